@@ -1,0 +1,59 @@
+# Two commands for a newcomer: `make demo` and `make test`. Both make .venv in this checkout first.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+WORKERS ?= 2
+DEMO_ARGS ?=
+CORE := merope.geometry merope.operators merope.cameras merope.encodings merope.attention
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format types pytest clean
+
+help:
+	@echo "make demo     install into $(VENV), then generate a street video along a commanded drive and score it"
+	@echo "              (DEMO_ARGS='--trajectory FILE --format kitti' for a drive of your own)"
+	@echo "make test     install into $(VENV), then format check, lint, types and tests"
+	@echo "make lint     format check, lint and types alone"
+	@echo "make format   rewrite files the way 'make lint' wants them"
+	@echo "make clean    remove $(VENV) and every cache"
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "merope needs Python 3.11 or newer, this is " + sys.version.split()[0])'
+	$(PYTHON) -m venv $(VENV)
+
+# A stamp per set of extras: installed again only when the lists of packages change.
+$(VENV)/.stamp-demo: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing merope and what the demo needs (once; a few minutes) ..."
+	$(PIP) -e ".[demo]"
+	@touch $@
+
+$(VENV)/.stamp-dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing merope and what its tests need (once; a few minutes) ..."
+	$(PIP) -e ".[dev]"
+	@touch $@ $(VENV)/.stamp-demo
+
+demo: $(VENV)/.stamp-demo
+	$(BIN)/merope demo $(DEMO_ARGS)
+
+lint: $(VENV)/.stamp-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(MAKE) --no-print-directory types
+
+types: $(VENV)/.stamp-dev
+	$(BIN)/mypy $(addprefix -p ,$(CORE))
+
+format: $(VENV)/.stamp-dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+pytest: $(VENV)/.stamp-dev
+	$(BIN)/python -m pytest -q -n $(WORKERS)
+
+test: lint pytest
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
