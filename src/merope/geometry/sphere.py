@@ -1,0 +1,149 @@
+"""Directions on the unit sphere: the minimum rotation onto a direction and the epipolar arc.
+
+All functions take any leading batch shape, follow the dtype of their input, and have finite values and
+gradients everywhere, the degenerate directions included.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+# Squared distance from the optical axis below which a backward direction counts as exactly backward:
+# float32 loses its digits before x and y vanish.
+_POLE_RADIUS_SQ = 1e-30
+
+
+def minrot_axis(dirs: Float[Tensor, "*batch 3"]) -> Float[Tensor, "*batch 3"]:
+    """The unit direction half-way between the optical axis and ``dirs``: all that `minrot` needs.
+
+    With ``h`` this direction, the minimum rotation of Eq. 5 is ``(2 h h^T - I) diag(-1, -1, 1)``: a half
+    turn about the axis followed by a half turn about ``h``. Three numbers instead of nine, orthogonal
+    for any unit ``h``.
+
+    Degenerate: at the backward direction -e_z every ``h`` perpendicular to e_z is half-way; the answer
+    there is e_y, a half turn about the x axis. Directions around it turn quickly.
+    """
+    x, y, z = dirs.unbind(-1)
+    radius_sq = x * x + y * y
+    behind = z < 0
+    at_pole = behind & (radius_sq < _POLE_RADIUS_SQ)
+    # Behind, 1 + z cancels; it equals radius^2 / (1 - z) for a unit direction. Dividing by the radius
+    # first keeps every intermediate near one.
+    radius = torch.where(behind & ~at_pole, radius_sq, torch.ones_like(z)).sqrt()
+    one = torch.ones_like(z)
+    safe_z = torch.where(behind, z, -one)
+    rise = torch.where(behind, radius / (1 - safe_z), 1 + z)
+    axis = torch.stack([x / radius, y / radius, rise], dim=-1)
+    e_y = torch.zeros_like(dirs)
+    e_y[..., 1] = 1
+    axis = torch.where(at_pole[..., None], e_y, axis)
+    return axis / axis.norm(dim=-1, keepdim=True)
+
+
+def minrot(dirs: Float[Tensor, "*batch 3"]) -> Float[Tensor, "*batch 3 3"]:
+    """Rotations that carry the optical axis e_z onto unit ``dirs`` by the smallest angle (Eq. 5).
+
+    Written as a product of two half turns (`minrot_axis`), which equals Rodrigues' formula everywhere
+    and stays orthogonal to rounding at the backward pole, where Eq. 5 divides by zero. A camera that
+    drives straight ahead sees every past camera in that direction.
+
+    Degenerate: at -e_z the half turn about the x axis is returned. The map is discontinuous there:
+    no continuous choice of frames exists on the whole sphere.
+    """
+    axis = minrot_axis(dirs)
+    half_turn = 2 * axis[..., :, None] * axis[..., None, :]
+    half_turn = half_turn - torch.eye(3, dtype=dirs.dtype, device=dirs.device)
+    flip = torch.tensor([-1.0, -1.0, 1.0], dtype=dirs.dtype, device=dirs.device)
+    return half_turn * flip
+
+
+def epipolar_anchors(
+    dirs_query: Float[Tensor, "*batch 3"],
+    offset_query: Float[Tensor, "*batch 3"],
+    fractions: Sequence[float],
+    *,
+    min_scene_depth: float = 0.0,
+) -> Float[Tensor, "*batch anchor 3"]:
+    """Directions a key ray's point can take, seen from the query camera (Eq. 9).
+
+    ``dirs_query`` are unit key rays turned into the query camera's frame and ``offset_query`` the key
+    camera's centre there, in metres (Δo_{j|i}, Eq. 2). As depth falls from infinity to zero the point
+    sweeps the great circle from its far direction to the epipole. ``fractions`` pick angular places on
+    that arc: 0 is infinitely far, 1 is at the key camera.
+
+    ``min_scene_depth`` (metres) ends the arc at the nearest depth a point can have instead of zero; the
+    arc then shrinks smoothly to nothing as the baseline does. Zero is the paper's arc.
+
+    Degenerate: when the centres coincide, or the ray points at or away from the epipole, the arc has no
+    direction and every anchor is exactly the far direction. At the epipole that is also the limit; at
+    its antipode and, with ``min_scene_depth`` zero, at coincident centres the anchors jump.
+
+    Raises:
+        ValueError: if a fraction leaves [0, 1] or ``min_scene_depth`` is negative.
+    """
+    if any(not 0 <= fraction <= 1 for fraction in fractions):
+        raise ValueError(
+            f"fractions must lie in [0, 1]; got {tuple(fractions)}. 0 is the far direction, 1 the epipole."
+        )
+    if min_scene_depth < 0:
+        raise ValueError(f"min_scene_depth must be >= 0 m; got {min_scene_depth}. Zero is the paper's arc.")
+    dirs_query, offset_query = torch.broadcast_tensors(dirs_query, offset_query)
+    # Scaling by the largest entry first keeps squares of tiny and of huge baselines in range.
+    largest = offset_query.abs().amax(-1, keepdim=True)
+    apart = largest > 0
+    scaled = offset_query / torch.where(apart, largest, torch.ones_like(largest))
+    e_x = torch.zeros_like(scaled)
+    e_x[..., 0] = 1
+    scaled = torch.where(apart, scaled, e_x)
+    length = scaled.norm(dim=-1, keepdim=True)
+    epipole = scaled / length
+    cos_arc = (epipole * dirs_query).sum(-1, keepdim=True)
+    tangent = epipole - cos_arc * dirs_query
+    # |u x e| has full relative accuracy where 1 - cos^2 would cancel.
+    normal = torch.linalg.cross(dirs_query, epipole)
+    sin_sq = (normal * normal).sum(-1, keepdim=True)
+    floor = 1e-30 if dirs_query.dtype == torch.float64 else 1e-13
+    defined = apart & (sin_sq > floor)
+    sin_arc = torch.where(defined, sin_sq, torch.ones_like(sin_sq)).sqrt()
+    tangent = torch.where(defined, tangent, torch.ones_like(tangent))
+    tangent = tangent / tangent.norm(dim=-1, keepdim=True)
+    # atan2 rather than acos(dot): acos loses half the digits where the ray nears the epipole, which is
+    # where forward-driving clips live.
+    if min_scene_depth == 0:
+        arc = torch.atan2(sin_arc, cos_arc)
+    else:
+        baseline = length * largest
+        arc = torch.atan2(baseline * sin_arc, min_scene_depth + baseline * cos_arc)
+    steps = torch.tensor(list(fractions), dtype=arc.dtype, device=arc.device)
+    angles = (arc * steps)[..., None]
+    anchors = angles.cos() * dirs_query[..., None, :] + angles.sin() * tangent[..., None, :]
+    return torch.where(defined[..., None], anchors, dirs_query[..., None, :])
+
+
+def transported_anchor_axes(
+    dirs_query: Float[Tensor, "*batch 3"], anchors: Float[Tensor, "*batch anchor 3"]
+) -> Float[Tensor, "*batch anchor 3 3"]:
+    """Anchor frames carried along the arc from the far direction's minimum-rotation frame.
+
+    Each frame is ``W A(u_inf)`` with ``W`` the smallest rotation from the far direction onto the anchor.
+    Unlike ``minrot(anchor)`` it does not spin where the anchor passes behind the query camera; it jumps
+    only when the far direction itself does, or when an anchor lies exactly opposite its far direction.
+    """
+    far = dirs_query[..., None, :]
+    cos_arc = (far * anchors).sum(-1, keepdim=True)[..., None]
+    cross = torch.linalg.cross(far.expand_as(anchors), anchors)
+    x, y, z = cross.unbind(-1)
+    zero = torch.zeros_like(x)
+    skew = torch.stack([zero, -z, y, z, zero, -x, -y, x, zero], dim=-1).unflatten(-1, (3, 3))
+    opposite = 1 + cos_arc < 1e-12
+    denominator = torch.where(opposite, torch.ones_like(cos_arc), 1 + cos_arc)
+    identity = torch.eye(3, dtype=anchors.dtype, device=anchors.device)
+    turn = identity + skew + torch.where(opposite, torch.zeros_like(cos_arc), 1 / denominator) * (skew @ skew)
+    # Exactly opposite: a half turn about the frame's own x axis, any axis across the arc would do.
+    frame = minrot(dirs_query)
+    x_axis = frame[..., :, 0]
+    half_turn = 2 * x_axis[..., :, None] * x_axis[..., None, :] - identity
+    turn = torch.where(opposite, half_turn[..., None, :, :], turn)
+    return turn @ frame[..., None, :, :]
