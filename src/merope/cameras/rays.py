@@ -1,0 +1,136 @@
+"""`ViewRays`: all that a camera encoding may see of a set of tokens."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewRays:
+    """Camera poses and one unit viewing ray per token, tokens ordered camera by camera.
+
+    Token ``n`` of the flattened sequence belongs to view ``n // tokens_per_view``. Geometry is float64
+    on the CPU; an encoding turns it into a `CameraOperator` in the working precision.
+
+    Raises:
+        ValueError: if shapes disagree, a value is not finite, or a ray is not of unit length.
+    """
+
+    R_world_cam: Float[Tensor, "batch view 3 3"]
+    """Rotations from camera to world coordinates."""
+    center_world: Float[Tensor, "batch view 3"]
+    """Optical centres in world coordinates, metres."""
+    dirs_cam: Float[Tensor, "batch view token 3"]
+    """Unit rays in camera coordinates (d^c of the paper); e_z where the token has no ray."""
+    valid: Bool[Tensor, "batch view token"]
+    """False where the lens gives a token no ray."""
+    time: Float[Tensor, "batch view"]
+    """Time coordinate of the native rotary band, in latent frames."""
+    row: Float[Tensor, "token"]
+    """Row of each token in its view's grid."""
+    col: Float[Tensor, "token"]
+    """Column of each token in its view's grid."""
+
+    def __post_init__(self) -> None:
+        batch, views, tokens, _ = self.dirs_cam.shape
+        for name, value, shape in (
+            ("R_world_cam", self.R_world_cam, (batch, views, 3, 3)),
+            ("center_world", self.center_world, (batch, views, 3)),
+            ("valid", self.valid, (batch, views, tokens)),
+            ("time", self.time, (batch, views)),
+            ("row", self.row, (tokens,)),
+            ("col", self.col, (tokens,)),
+        ):
+            if tuple(value.shape) != shape:
+                raise ValueError(
+                    f"{name} must have shape {list(shape)} to match dirs_cam {list(self.dirs_cam.shape)}; "
+                    f"got {list(value.shape)}."
+                )
+        for name in ("R_world_cam", "center_world", "dirs_cam"):
+            if not torch.isfinite(getattr(self, name)).all():
+                raise ValueError(
+                    f"{name} must be finite. Tokens without a ray are marked by valid=False and carry any "
+                    "unit direction; CameraModel.unproject returns both."
+                )
+        length = self.dirs_cam.norm(dim=-1)
+        off = (length - 1).abs()
+        # float32 rays that were normalised in float32 are off by about 1e-7.
+        if (off > 1e-5).any():
+            index = int(off.flatten().argmax())
+            raise ValueError(
+                f"dirs_cam must have unit length; the worst is {float(length.flatten()[index]):.6f} (ray {index}). "
+                "Pass the output of CameraModel.unproject, or normalise first."
+            )
+
+    @classmethod
+    def from_poses(
+        cls,
+        T_world_cam: Float[Tensor, "batch view 4 4"],
+        dirs_cam: Float[Tensor, "batch view token 3"],
+        *,
+        valid: Bool[Tensor, "batch view token"] | None = None,
+        grid: tuple[int, int] | None = None,
+        time: Tensor | None = None,
+    ) -> Self:
+        """Rays of cameras given by camera-to-world matrices, metres, OpenCV axes.
+
+        ``grid`` is (rows, columns) of each view's tokens in row-major order; without it the tokens lie in
+        one row. ``time`` is the native temporal coordinate, [view] or [batch, view]; without it views
+        count 0, 1, 2, ....
+        """
+        matrices = torch.as_tensor(T_world_cam)
+        dirs = torch.as_tensor(dirs_cam)
+        if matrices.ndim != 4 or matrices.shape[-2:] != (4, 4):
+            raise ValueError(f"T_world_cam must have shape [batch, view, 4, 4]; got {list(matrices.shape)}.")
+        if dirs.ndim != 4 or dirs.shape[-1] != 3 or dirs.shape[:2] != matrices.shape[:2]:
+            raise ValueError(
+                f"dirs_cam must have shape [batch, view, token, 3] with batch, view = {list(matrices.shape[:2])}; "
+                f"got {list(dirs.shape)}."
+            )
+        matrices, dirs = matrices.to("cpu", torch.float64), dirs.to("cpu", torch.float64)
+        rotations = matrices[..., :3, :3]
+        error = (rotations.mT @ rotations - torch.eye(3, dtype=torch.float64)).abs().max()
+        if not error < 1e-4 or (torch.det(rotations) < 0).any():
+            raise ValueError(
+                f"T_world_cam must hold right-handed rotations; R^T R is off by {float(error):.3g}. "
+                "Read pose files with merope.data.read_poses, which projects and diagnoses."
+            )
+        batch, views, tokens, _ = dirs.shape
+        rows, cols = grid if grid is not None else (1, tokens)
+        if rows * cols != tokens:
+            raise ValueError(
+                f"grid {rows} x {cols} has {rows * cols} tokens; dirs_cam has {tokens} per view."
+            )
+        clock = torch.arange(views) if time is None else torch.as_tensor(time)
+        return cls(
+            R_world_cam=rotations,
+            center_world=matrices[..., :3, 3],
+            dirs_cam=dirs,
+            valid=torch.ones(dirs.shape[:-1], dtype=torch.bool) if valid is None else valid.cpu(),
+            time=clock.to("cpu", torch.float64).expand(batch, views),
+            row=torch.arange(rows, dtype=torch.float64).repeat_interleave(cols),
+            col=torch.arange(cols, dtype=torch.float64).repeat(rows),
+        )
+
+    @property
+    def batch(self) -> int:
+        """Number of independent clips."""
+        return self.dirs_cam.shape[0]
+
+    @property
+    def num_views(self) -> int:
+        """Cameras per clip."""
+        return self.dirs_cam.shape[1]
+
+    @property
+    def tokens_per_view(self) -> int:
+        """Tokens of each camera."""
+        return self.dirs_cam.shape[2]
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens per clip, cameras times tokens of each."""
+        return self.num_views * self.tokens_per_view
