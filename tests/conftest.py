@@ -26,6 +26,8 @@ import torch
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
+import tests.support.typecheck
+
 UNCHECKED: tuple[str, ...] = ()
 """Modules whose functions stay bare, by full name; those that use numba are found by themselves."""
 
@@ -48,7 +50,7 @@ class BareModules:
 
 
 if os.environ.get("MEROPE_SHAPE_CHECKS", "1") != "0":
-    install_import_hook("merope", "beartype.beartype")
+    install_import_hook("merope", f"{tests.support.typecheck.__name__}.typechecked")
     sys.meta_path.insert(0, BareModules)
 
 settings.register_profile("merope", deadline=None, max_examples=30, derandomize=True, print_blob=True)

@@ -124,12 +124,16 @@ def test_imports_go_down_only(relative):
     if not folder:
         # The top level re-exports names; it imports them lazily, which another test holds.
         return
-    assert folder in RANK, f"{relative}: '{folder}' has no layer; give it one here and in docs/architecture.md"
+    assert folder in RANK, (
+        f"{relative}: '{folder}' has no layer; give it one here and in docs/architecture.md"
+    )
     for name in sorted(inner_imports(imports_of(parse(relative), relative))):
         target = name.split(".")[0]
         if target not in RANK or target == folder:
             continue
-        assert RANK[target] < RANK[folder], f"{relative} imports merope.{name}: {folder} may not know {target}"
+        assert RANK[target] < RANK[folder], (
+            f"{relative} imports merope.{name}: {folder} may not know {target}"
+        )
 
 
 @pytest.mark.parametrize("relative", NAMES)
@@ -172,7 +176,9 @@ def test_no_file_holds_two_ideas():
     for path in tracked_files():
         if path.suffix == ".py":
             lines = len(path.read_text(encoding="utf-8").splitlines())
-            assert lines <= 500, f"{path.relative_to(REPOSITORY)} has {lines} lines; more than 500 is two ideas"
+            assert lines <= 500, (
+                f"{path.relative_to(REPOSITORY)} has {lines} lines; more than 500 is two ideas"
+            )
 
 
 def test_no_module_is_a_drawer_for_everything():

@@ -12,7 +12,11 @@ from tests.support.shared import REPOSITORY
 
 
 def run_python(
-    code: str, *, arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None, timeout: float = 300
+    code: str,
+    *,
+    arguments: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    timeout: float = 300,
 ) -> subprocess.CompletedProcess[str]:
     """The finished process of ``python -c code``, output as text; the caller looks at returncode."""
     return subprocess.run(

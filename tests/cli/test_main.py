@@ -1,0 +1,175 @@
+"""The dispatcher: what is known is printed plainly, what is unknown keeps its traceback."""
+
+import subprocess
+import sys
+import types
+
+import pytest
+
+from merope.cli import main as entry
+from merope.errors import MissingDependency, TrajectoryError
+from tests.support.fresh_python import run_python
+
+
+def our_value_error() -> None:
+    """Fail with the library's own message."""
+    entry_module_raise("frames must be 4k + 1, got 50; take 49 or 53")
+
+
+def entry_module_raise(message: str) -> None:
+    # Compiled under a file name inside the package, which is what makes a ValueError one of ours.
+    code = compile("raise ValueError(message)", str(entry.PACKAGE_FOLDER / "data" / "video.py"), "exec")
+    exec(code, {"message": message})
+
+
+def foreign_value_error() -> None:
+    """Fail deep inside another package."""
+    int("no number")
+
+
+def trajectory_error() -> None:
+    """Fail because of a file's contents."""
+    raise TrajectoryError("the trajectory has 12 poses, the preset needs 17; pass a longer file")
+
+
+def missing_file() -> None:
+    """Fail because of a path."""
+    with open("no/such/poses.txt", encoding="utf-8"):
+        pass
+
+
+def counted(*, times: int = 1, json: bool = False) -> int:
+    """Return a number.
+
+    Args:
+        times: what to return.
+        json: for machines.
+    """
+    return times
+
+
+@pytest.fixture
+def commands(monkeypatch):
+    """Commands of this file in place of the real ones."""
+    module = types.ModuleType("fake_commands")
+    names = ["our_value_error", "foreign_value_error", "trajectory_error", "missing_file", "counted"]
+    for name in names:
+        setattr(module, name, globals()[name])
+    monkeypatch.setitem(sys.modules, "fake_commands", module)
+    table = {name.replace("_", "-"): entry.Command("fake_commands", name, name) for name in names}
+    monkeypatch.setattr(entry, "available", lambda: table)
+
+
+def test_trajectory_error_prints_one_plain_line(commands, capsys):
+    assert entry.run(["trajectory-error"]) == 1
+    output = capsys.readouterr()
+    assert (
+        output.err
+        == "merope trajectory-error: the trajectory has 12 poses, the preset needs 17; pass a longer file\n"
+    )
+    assert output.out == ""
+
+
+def test_our_value_error_prints_plainly(commands, capsys):
+    assert entry.run(["our-value-error"]) == 1
+    assert "take 49 or 53" in capsys.readouterr().err
+
+
+def test_missing_file_is_named(commands, capsys):
+    assert entry.run(["missing-file"]) == 1
+    assert capsys.readouterr().err == "merope missing-file: no/such/poses.txt: no such file or directory\n"
+
+
+def test_unknown_error_keeps_its_traceback(commands):
+    with pytest.raises(ValueError, match="invalid literal"):
+        entry.run(["foreign-value-error"])
+
+
+def test_traceback_variable_shows_known_errors_too(commands, monkeypatch):
+    monkeypatch.setenv(entry.TRACEBACK_VARIABLE, "1")
+    with pytest.raises(TrajectoryError):
+        entry.run(["trajectory-error"])
+
+
+def test_command_outcome_is_the_exit_code(commands):
+    assert entry.run(["counted", "--times", "3"]) == 3
+
+
+@pytest.mark.parametrize("arguments", [["counted", "--times", "three"], ["counted", "--tims", "3"]])
+def test_wrong_flag_exits_2(commands, arguments, capsys):
+    with pytest.raises(SystemExit) as stop:
+        entry.run(arguments)
+    assert stop.value.code == 2
+
+
+def test_flags_have_no_useless_twin(commands, capsys):
+    with pytest.raises(SystemExit):
+        entry.run(["counted", "--help"])
+    text = capsys.readouterr().out
+    assert "--json" in text
+    assert "--no-json" not in text
+
+
+def test_unknown_command_suggests_the_closest(capsys):
+    assert entry.run(["inf"]) == 2
+    assert "did you mean 'info'?" in capsys.readouterr().err
+
+
+def test_no_command_shows_the_overview_and_exits_2(capsys):
+    assert entry.run([]) == 2
+    assert "usage: merope COMMAND" in capsys.readouterr().err
+
+
+def test_help_names_every_command(capsys):
+    assert entry.run(["--help"]) == 0
+    text = capsys.readouterr().out
+    for name, command in entry.available().items():
+        assert f"  {name} " in text
+        assert command.summary in text
+
+
+@pytest.mark.parametrize("name", list(entry.COMMANDS))
+def test_every_command_loads_and_documents_itself(name):
+    if name not in entry.available():
+        pytest.skip(f"command {name} is not part of this installation")
+    function = entry.COMMANDS[name].load()
+    assert callable(function)
+    assert function.__doc__
+
+
+def test_help_imports_no_heavy_package():
+    done = run_python(
+        "import sys\n"
+        "from merope.cli.main import run\n"
+        "run(['--help'])\n"
+        "print(sorted({'torch', 'numpy', 'scipy', 'diffusers', 'matplotlib'} & set(sys.modules)), file=sys.stderr)"
+    )
+    assert done.returncode == 0
+    assert done.stderr.strip() == "[]"
+
+
+def test_installed_script_reports_the_version():
+    import merope
+
+    done = subprocess.run(
+        [sys.executable, "-m", "merope.cli.main", "--version"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, f"merope {merope.__version__}\n")
+
+
+def test_info_for_machines_is_json():
+    import json
+
+    done = run_python("from merope.cli.main import run; raise SystemExit(run(['info', '--json']))")
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["packages"]["torch"]
+    assert facts["devices"][0] == "cpu"
+
+
+def test_missing_dependency_names_the_extra():
+    error = MissingDependency.for_extra("pycolmap", extra="eval", purpose="pose recovery with COLMAP")
+    assert str(error) == (
+        "pose recovery with COLMAP needs the package 'pycolmap', which is not installed. "
+        "Install it with: pip install 'merope[eval]'"
+    )
