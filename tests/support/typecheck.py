@@ -3,7 +3,10 @@
 from collections.abc import Callable
 from typing import Self
 
-from beartype import beartype
+from beartype import BeartypeConf, beartype
+
+# An int is a float wherever Python's own typing says so.
+CHECKER = beartype(conf=BeartypeConf(is_pep484_tower=True))
 
 
 def typechecked(function: Callable | type) -> Callable | type:
@@ -17,4 +20,4 @@ def typechecked(function: Callable | type) -> Callable | type:
         function.__annotations__ = {
             name: object if hint is Self else hint for name, hint in annotations.items()
         }
-    return beartype(function)
+    return CHECKER(function)

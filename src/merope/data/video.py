@@ -1,0 +1,181 @@
+"""Writing and reading clips: mp4 for eyes, numbered PNG frames for measurement.
+
+Both keep the exact size and the exact number of frames. An mp4 that a writer silently grew to a
+multiple of 16 has other intrinsics than the camera that was asked for.
+"""
+
+import os
+import shutil
+import tempfile
+from fractions import Fraction
+from pathlib import Path
+from typing import Literal
+
+import av
+import numpy as np
+from jaxtyping import UInt8
+from PIL import Image
+
+from merope.data.atomic import atomic_path
+from merope.errors import MeropeError
+
+# Frame, height, width, colour. Unnamed, since two clips in one call may differ in all three.
+Frames = UInt8[np.ndarray, "_ _ _ 3"]
+
+FRAME_PATTERN = "frame_{:05d}.png"
+
+
+def write_video(
+    path: str | os.PathLike[str],
+    frames: Frames,
+    *,
+    fps: float | Fraction,
+    crf: int = 16,
+    odd_size: Literal["error", "pad"] = "error",
+) -> None:
+    """Write RGB frames as an H.264 mp4 that every player opens.
+
+    The video has the size and the number of the frames given. Its colours are 4:2:0, so it is a
+    preview: measure on :func:`write_frames`. 4:2:0 halves both sides, hence ``odd_size``: refuse, or
+    repeat the last row or column once. The file appears only when it is complete.
+
+    Raises:
+        ValueError: for no frames, a rate that is not positive, or an odd size under "error".
+    """
+    frames = require_frames(frames)
+    rate = exact_rate(fps)
+    height, width = frames.shape[1:3]
+    if height % 2 or width % 2:
+        if odd_size == "error":
+            raise ValueError(
+                f"frames of {height} x {width} do not fit an mp4: its colours need even sides. Pass "
+                "odd_size='pad' to repeat the last row or column, or keep the exact frames with write_frames."
+            )
+        frames = np.pad(frames, ((0, 0), (0, height % 2), (0, width % 2), (0, 0)), mode="edge")
+        height, width = frames.shape[1:3]
+
+    with atomic_path(path) as unfinished, av.open(str(unfinished), "w", format="mp4") as container:
+        stream = container.add_stream("libx264", rate=rate)
+        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        stream.time_base = 1 / rate
+        # Without B frames the first frame is at time zero and every decoder returns them in order.
+        stream.options = {"crf": str(crf), "preset": "medium", "bf": "0"}
+        for index, frame in enumerate(frames):
+            picture = av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")
+            picture.pts, picture.time_base = index, 1 / rate
+            container.mux(stream.encode(picture))
+        container.mux(stream.encode())
+
+
+def read_video(path: str | os.PathLike[str]) -> tuple[Frames, Fraction]:
+    """All frames of a video as RGB, and its rate as an exact fraction.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        MeropeError: if the file holds no video that can be decoded.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(2, "No such file or directory", str(path))
+    try:
+        with av.open(str(path)) as container:
+            stream = container.streams.video[0]
+            rate = stream.average_rate
+            frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(stream)]
+    except (av.FFmpegError, IndexError) as error:
+        raise MeropeError(f"{path} cannot be decoded as a video ({error}); is the file complete?") from error
+    if not frames or rate is None:
+        raise MeropeError(f"{path} holds no video frames")
+    return np.stack(frames), Fraction(rate)
+
+
+def write_frames(folder: str | os.PathLike[str], frames: Frames) -> None:
+    """Write each frame losslessly as ``frame_00000.png``, ``frame_00001.png``, ... in a new folder.
+
+    An older folder of frames at the same place is replaced as a whole, so a shorter clip leaves no
+    frames of a longer one behind.
+
+    Raises:
+        MeropeError: if the folder exists and holds anything but such frames.
+    """
+    frames = require_frames(frames)
+    folder = Path(folder)
+    if folder.exists():
+        foreign = [entry.name for entry in folder.iterdir() if not _is_frame(entry)]
+        if foreign:
+            raise MeropeError(
+                f"{folder} holds other files ({', '.join(sorted(foreign)[:3])}); frames need a folder of their own"
+            )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent))
+    try:
+        unfinished.chmod(0o755)
+        for index, frame in enumerate(frames):
+            Image.fromarray(frame).save(unfinished / FRAME_PATTERN.format(index), compress_level=4)
+        if folder.exists():
+            shutil.rmtree(folder)
+        os.replace(unfinished, folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def read_frames(folder: str | os.PathLike[str]) -> Frames:
+    """All frames of a folder written by :func:`write_frames`, in order.
+
+    Raises:
+        FileNotFoundError: if there is no such folder.
+        MeropeError: if there are no frames, a number is missing, or sizes differ.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(2, "No such folder of frames", str(folder))
+    paths = sorted(entry for entry in folder.iterdir() if _is_frame(entry))
+    if not paths:
+        raise MeropeError(f"{folder} holds no frames; they are named {FRAME_PATTERN.format(0)} and so on")
+    for index, path in enumerate(paths):
+        if path.name != FRAME_PATTERN.format(index):
+            raise MeropeError(
+                f"{folder}: {FRAME_PATTERN.format(index)} is missing (the next one is {path.name})"
+            )
+    frames = []
+    for path in paths:
+        with Image.open(path) as image:
+            frames.append(np.asarray(image.convert("RGB")))
+        if frames[-1].shape != frames[0].shape:
+            raise MeropeError(f"{path} is {frames[-1].shape[:2]}, the first frame {frames[0].shape[:2]}")
+    return np.stack(frames)
+
+
+def require_frames(frames: np.ndarray) -> Frames:
+    """The frames themselves, if they are a clip of 8-bit RGB with at least one frame.
+
+    Raises:
+        ValueError: otherwise, naming shape and type.
+    """
+    if frames.dtype != np.uint8 or frames.ndim != 4 or frames.shape[-1] != 3 or 0 in frames.shape:
+        raise ValueError(
+            f"frames must be uint8 of shape [frame, height, width, 3] with at least one frame, got "
+            f"{frames.dtype} of shape {list(frames.shape)}. Scale to 0..255 and round first."
+        )
+    return frames
+
+
+def exact_rate(fps: float | Fraction) -> Fraction:
+    """A frame rate as a fraction: 29.97 becomes 30000/1001, 12.5 becomes 25/2.
+
+    Raises:
+        ValueError: if the rate is not positive and finite.
+    """
+    if not (np.isfinite(float(fps)) and fps > 0):
+        raise ValueError(f"fps must be positive, got {fps}")
+    if isinstance(fps, Fraction):
+        return fps
+    # Broadcast rates are written with two or three digits; the true value has 1001 below the line.
+    broadcast = Fraction(round(fps * 1001 / 1000) * 1000, 1001)
+    if fps != int(fps) and abs(float(broadcast) - fps) < 5e-3:
+        return broadcast
+    return Fraction(fps).limit_denominator(1001)
+
+
+def _is_frame(path: Path) -> bool:
+    return path.suffix == ".png" and path.stem.startswith("frame_") and path.stem[6:].isdigit()
