@@ -1,0 +1,175 @@
+"""Grouped attention on any device: a loop over query cameras with a bounded working set.
+
+Bands that do not depend on the query camera are transformed once per token. Only the grouped bands are
+redone, for a few query cameras at a time, and redone again in the backward pass rather than kept.
+
+Dimension letters: B batch, H heads, G query cameras, N keys, P queries per camera, D channels.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
+
+from merope.operators import Band, Block, CameraOperator
+
+
+def chunked_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    operator: CameraOperator,
+    *,
+    extra_tokens: int,
+    key_mask: Tensor | None,
+    memory_budget: int,
+) -> Tensor:
+    """Eq. 1 by factored transforms and the platform's own attention, a few query cameras at a time."""
+    compute = _compute_dtype(query)
+    num_queries, num_keys = operator.num_queries, operator.num_keys
+    query_bands = _split(query[:, :, :num_queries], operator)
+    if "q" in operator.acts_on:
+        query_bands = [_once(x, band.left) for x, band in zip(query_bands, operator.bands, strict=True)]
+    groups = operator.num_query_cameras if operator.grouped else 1
+    turned_query = _join(query_bands).to(compute).unflatten(2, (groups, -1))  # [B, H, G, P, D]
+    keys = _Transformed(key, operator, active="k" in operator.acts_on, extra_tokens=extra_tokens)
+    values = _Transformed(value, operator, active="v" in operator.acts_on, extra_tokens=extra_tokens)
+
+    def attend(chunk: Tensor, first: int, last: int) -> Tensor:
+        return _attention(
+            chunk, keys.for_cameras(first, last).to(compute), values.for_cameras(first, last).to(compute), key_mask
+        )
+
+    batch, heads = query.shape[:2]
+    itemsize = torch.tensor([], dtype=operator.tensors()[0].dtype if operator.tensors() else compute).element_size()
+    per_camera = 2 * batch * heads * (num_keys + extra_tokens) * operator.head_dim * itemsize
+    step = max(1, min(groups, memory_budget // per_camera))
+    # One chunk fits the budget and is kept; several are recomputed in the backward pass.
+    recompute = step < groups and torch.is_grad_enabled()
+    outs = []
+    for first in range(0, groups, step):
+        last = min(first + step, groups)
+        chunk = turned_query[:, :, first:last]
+        if recompute:
+            outs.append(checkpoint(attend, chunk, first, last, use_reentrant=False, preserve_rng_state=False))
+        else:
+            outs.append(attend(chunk, first, last))
+    out = (outs[0] if len(outs) == 1 else torch.cat(outs, dim=2)).flatten(2, 3)  # [B, H, N_query, D] planar
+    out_bands = _split_planar(out, operator)
+    if "o" in operator.acts_on:
+        out_bands = [
+            _once(x, band.left, transpose=True) for x, band in zip(out_bands, operator.bands, strict=True)
+        ]
+    result = _paper_order(out_bands).to(query.dtype)
+    if extra_tokens:
+        # A token without a camera has no query camera either: it meets raw keys and values.
+        raw = _attention(
+            query[:, :, None, num_queries:].to(compute), key[:, :, None].to(compute), value[:, :, None].to(compute), key_mask
+        )
+        result = torch.cat([result, raw.squeeze(2).to(query.dtype)], dim=2)
+    return result
+
+
+class _Transformed:
+    """Keys or values: ungrouped bands transformed once, grouped bands on request."""
+
+    def __init__(self, x: Tensor, operator: CameraOperator, *, active: bool, extra_tokens: int) -> None:
+        self.operator = operator
+        self.active = active
+        self.extra = None
+        if extra_tokens:
+            self.extra = _join(_split(x[:, :, operator.num_keys :], operator))
+        bands = _split(x[:, :, : operator.num_keys], operator)
+        self.bands = [
+            _once(x_band, band.right) if active and not band.grouped else x_band
+            for x_band, band in zip(bands, operator.bands, strict=True)
+        ]
+
+    def for_cameras(self, first: int, last: int) -> Tensor:
+        """All tokens as the query cameras ``first`` to ``last`` see them, [B, H, G, N, D] planar."""
+        pieces = []
+        for x, band in zip(self.bands, self.operator.bands, strict=True):
+            if self.active and band.grouped and band.right is not None:
+                pieces.append(_per_camera(x, band, first, last))
+            else:
+                pieces.append(x[:, :, None].flatten(-3).expand(-1, -1, last - first, -1, -1))
+        joined = torch.cat(_same_dtype(pieces), dim=-1)
+        if self.extra is not None:
+            extra = self.extra[:, :, None].expand(-1, -1, last - first, -1, -1).to(joined.dtype)
+            joined = torch.cat([joined, extra], dim=3)
+        return joined
+
+
+def _same_dtype(pieces: list[Tensor]) -> list[Tensor]:
+    dtype = pieces[0].dtype
+    for piece in pieces[1:]:
+        dtype = torch.promote_types(dtype, piece.dtype)
+    return [piece.to(dtype) for piece in pieces]
+
+
+def _attention(query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None) -> Tensor:
+    batch, heads, groups = query.shape[:3]
+    mask = alive = None
+    if key_mask is not None:
+        alive = key_mask.any(-1)
+        mask = (key_mask | ~alive[:, None])[:, None, None, :].repeat_interleave(heads, dim=0)
+    # Fused kernels take four axes: cameras stand where heads usually do.
+    out = scaled_dot_product_attention(
+        query.flatten(0, 1), key.flatten(0, 1), value.flatten(0, 1), attn_mask=mask
+    ).unflatten(0, (batch, heads))
+    if alive is not None:
+        out = torch.where(alive[:, None, None, None, None], out, torch.zeros_like(out))
+    return out
+
+
+def _compute_dtype(query: Tensor) -> torch.dtype:
+    if query.dtype != torch.float64 and torch.is_autocast_enabled(query.device.type):
+        return torch.get_autocast_dtype(query.device.type)
+    return query.dtype
+
+
+def _split(x: Tensor, operator: CameraOperator) -> list[Tensor]:
+    """Channels in the paper's order to planar bands, [B, H, N, size, M, copies] each."""
+    bands = x.split([band.width for band in operator.bands], dim=-1)
+    return [
+        x_band.unflatten(-1, (band.num_blocks, band.copies, band.size)).movedim(-1, -3).contiguous()
+        for x_band, band in zip(bands, operator.bands, strict=True)
+    ]
+
+
+def _split_planar(x: Tensor, operator: CameraOperator) -> list[Tensor]:
+    bands = x.split([band.width for band in operator.bands], dim=-1)
+    return [
+        x_band.unflatten(-1, (band.size, band.num_blocks, band.copies))
+        for x_band, band in zip(bands, operator.bands, strict=True)
+    ]
+
+
+def _join(bands: list[Tensor]) -> Tensor:
+    return torch.cat(_same_dtype([band.flatten(-3) for band in bands]), dim=-1)
+
+
+def _paper_order(bands: list[Tensor]) -> Tensor:
+    return torch.cat(_same_dtype([band.movedim(-3, -1).flatten(-3) for band in bands]), dim=-1)
+
+
+def _unsqueezed(axis: int) -> Callable[[Tensor], Tensor]:
+    return lambda tensor: tensor.unsqueeze(axis)
+
+
+def _once(x: Tensor, block: Block | None, *, transpose: bool = False) -> Tensor:
+    """Apply a per-token block; a factor may serve a run of tokens."""
+    if block is None:
+        return x
+    spread = x.unflatten(2, (block.entries(2), -1))  # [B, H, E, span, size, M, copies]
+    return block.map_tensors(_unsqueezed(3)).apply(spread, transpose=transpose).flatten(2, 3)
+
+
+def _per_camera(x: Tensor, band: Band, first: int, last: int) -> Tensor:
+    """A grouped band for some query cameras, [B, H, G, N, width] planar."""
+    assert band.right is not None
+    block = band.right.map_tensors(lambda tensor: tensor[:, :, first:last].unsqueeze(4))
+    spread = x.unflatten(2, (band.right.entries(3), -1))[:, :, None]
+    return block.apply(spread).flatten(3, 4).flatten(-3)

@@ -1,0 +1,63 @@
+"""The oracle: attention with every U_ab as a matrix, straight from Eq. 1."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from merope.operators import CameraOperator
+
+
+def reference_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    operator: CameraOperator,
+    *,
+    extra_tokens: int,
+    key_mask: Tensor | None,
+) -> Tensor:
+    """Eq. 1 with dense U_ab; memory grows with queries x keys x channels squared."""
+    pairwise = _dense_with_extras(operator, extra_tokens).to(query.device)
+    dtype = torch.promote_types(query.dtype, pairwise.dtype)
+    with torch.autocast(query.device.type, enabled=False):
+        pairwise, q, k, v = (x.to(dtype) for x in (pairwise, query, key, value))
+        q_pairs, k_pairs, v_pairs = (
+            pairwise if part in operator.acts_on else None for part in ("q", "k", "v")
+        )
+        if (q_pairs is None) != (k_pairs is None) or ("v" in operator.acts_on) != ("o" in operator.acts_on):
+            raise ValueError(
+                f"the reference needs q with k and v with o in acts_on; got {sorted(operator.acts_on)}."
+            )
+        if q_pairs is None:
+            logits = torch.einsum("bhad,bhcd->bhac", q, k)
+        else:
+            logits = torch.einsum("bhad,bhacde,bhce->bhac", q, pairwise, k)
+        logits = logits / math.sqrt(query.shape[-1])
+        if key_mask is not None:
+            logits = logits.masked_fill(~key_mask[:, None, None, :], float("-inf"))
+            alive = key_mask.any(-1)[:, None, None, None]
+            logits = torch.where(alive, logits, torch.zeros_like(logits))
+        weights = logits.softmax(-1)
+        if v_pairs is None:
+            out = torch.einsum("bhac,bhcd->bhad", weights, v)
+        else:
+            out = torch.einsum("bhac,bhacde,bhce->bhad", weights, pairwise, v)
+        if key_mask is not None:
+            out = torch.where(alive, out, torch.zeros_like(out))
+    return out.to(query.dtype)
+
+
+def _dense_with_extras(operator: CameraOperator, extra_tokens: int) -> Tensor:
+    pairwise = operator.dense()
+    if pairwise.ndim == 5:
+        pairwise = pairwise[:, None]
+    if extra_tokens == 0:
+        return pairwise
+    batch, heads, queries, keys, dim, _ = pairwise.shape
+    full = torch.eye(dim, dtype=pairwise.dtype).repeat(
+        batch, heads, queries + extra_tokens, keys + extra_tokens, 1, 1
+    )
+    full[:, :, :queries, :keys] = pairwise
+    full[:, :, :queries, keys:] = operator.dense_left()[:, :, :, None]
+    return full

@@ -1,0 +1,46 @@
+"""What a camera encoding is: rays in, a `CameraOperator` out, and claims that tests hold it to."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from merope.cameras.rays import ViewRays
+from merope.operators import CameraOperator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claims:
+    """The three properties of Table 1; no continuous encoding that sees translation has all (Theorem 1)."""
+
+    metric: bool
+    """(A) depends on the full metric relative pose, whatever the scene's depth."""
+    per_token: bool
+    """(B) factors per token: the right map does not depend on the query camera."""
+    norm_preserving: bool
+    """(C) every U_ab is orthogonal."""
+
+
+class CameraEncoding(Protocol):
+    """Turns the rays of queries and keys into the operator of Eq. 1."""
+
+    @property
+    def head_dim(self) -> int:
+        """Channels per head."""
+        ...
+
+    @property
+    def claims(self) -> Claims:
+        """What the encoding promises."""
+        ...
+
+    def operator(
+        self,
+        queries: ViewRays,
+        keys: ViewRays | None = None,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> CameraOperator:
+        """The operator between two sets of rays; ``keys`` None means the queries themselves."""
+        ...

@@ -1,0 +1,232 @@
+"""MeRoPE: ray-local minimum rotations, metric rotary translation, disparity anchors (Eqs. 5-11)."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import torch
+from torch import Tensor
+
+from merope.cameras.rays import ViewRays
+from merope.encodings.base import Claims
+from merope.encodings.native import native_band
+from merope.geometry.sphere import epipolar_anchors, minrot, minrot_axis, transported_anchor_axes
+from merope.operators import Band, Block, CameraOperator, MinRotate3, Rotate2, Rotate3
+
+Component = Literal["disp", "rot", "trans"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadLayout:
+    """How a head's channels are shared out: d = disp + rot + trans + native (B.1).
+
+    ``disp`` holds one group of triplets per anchor, ``rot`` triplets, ``trans`` pairs on three axes,
+    ``native`` pairs for time, row and column.
+    """
+
+    disp: int
+    rot: int
+    trans: int
+    native: tuple[int, int, int]
+
+    @property
+    def head_dim(self) -> int:
+        """Sum of all widths."""
+        return self.disp + self.rot + self.trans + sum(self.native)
+
+    @classmethod
+    def for_head_dim(cls, head_dim: int) -> Self:
+        """The paper's 36 + 36 + 24 + 32 at 128, and the same shares at 64 and 192."""
+        known = {
+            64: cls(disp=18, rot=18, trans=12, native=(8, 4, 4)),
+            128: cls(disp=36, rot=36, trans=24, native=(16, 8, 8)),
+            192: cls(disp=54, rot=54, trans=36, native=(24, 12, 12)),
+        }
+        if head_dim not in known:
+            raise ValueError(
+                f"no head layout is known for head_dim {head_dim}; known are {sorted(known)}. "
+                "Pass layout=HeadLayout(disp=..., rot=..., trans=..., native=(time, row, column)) whose widths "
+                f"sum to {head_dim}: disp a multiple of 3 x anchors, rot of 3, trans of 6, each native width of 2."
+            )
+        return known[head_dim]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeRoPE:
+    """Metric Rotary Position Embedding: orthogonal, metric, grouped by query camera.
+
+    Four direct summands (Eq. 11): rotations from the query ray to places along the key ray's epipolar
+    arc (Eq. 10), the relative rotation of the two rays' minimum-rotation frames (Eq. 6), rotary phases of
+    the key camera's displacement in metres in the query camera's frame (Eq. 8), and the backbone's own
+    rotary embedding. Every U_ab is orthogonal, whatever the baseline.
+
+    The translation band repeats in space: displacements whose difference is a common multiple of all
+    wavelengths look alike. With the default wavelengths its kernel is back at 0.95 by 188 m.
+
+    Raises:
+        ValueError: if the layout does not fit the head, the anchors or the wavelengths.
+    """
+
+    head_dim: int = 128
+    layout: HeadLayout | None = None
+    """None is `HeadLayout.for_head_dim`."""
+    fractions: tuple[float, ...] = (0.0, 0.05, 0.15, 0.4, 0.7, 1.0)
+    """Angular places of the anchors on the epipolar arc (rho of Eq. 9)."""
+    wavelength_min: float = 0.5
+    """Shortest translation wavelength, metres (Eq. 7)."""
+    wavelength_max: float = 200.0
+    """Longest translation wavelength, metres (Eq. 7)."""
+    single_frequency: float | None = None
+    """One wavelength in metres for all translation pairs of an axis; None is the multi-frequency band."""
+    components: frozenset[Component] = frozenset(("disp", "rot", "trans"))
+    """Camera components that are on; the channels of the others stay and are left untouched (Table 3)."""
+    native_base: float = 10_000.0
+    """Base of the native rotary frequencies."""
+    anchor_frames: Literal["minrot", "transported"] = "minrot"
+    """"minrot" is the paper's; "transported" carries the far direction's frame along the arc."""
+    min_scene_depth: float = 0.0
+    """Nearest depth in metres at which the arc ends; zero is the paper's arc."""
+
+    def __post_init__(self) -> None:
+        layout = self.resolved_layout
+        if layout.head_dim != self.head_dim:
+            raise ValueError(
+                f"layout {layout.disp} + {layout.rot} + {layout.trans} + {sum(layout.native)} = {layout.head_dim} "
+                f"does not fill head_dim {self.head_dim}."
+            )
+        anchors = len(self.fractions)
+        if anchors == 0 or layout.disp % (3 * anchors):
+            raise ValueError(
+                f"disp width {layout.disp} is not a multiple of 3 x {anchors} anchors = {3 * anchors}."
+            )
+        if layout.rot % 3:
+            raise ValueError(f"rot width {layout.rot} is not a multiple of 3.")
+        if layout.trans % 6:
+            raise ValueError(f"trans width {layout.trans} is not a multiple of 6 (3 axes x 2 channels).")
+        if any(width % 2 for width in layout.native):
+            raise ValueError(f"native widths must be even; got {layout.native}.")
+        if not 0 < self.wavelength_min <= self.wavelength_max:
+            raise ValueError(
+                f"wavelengths must satisfy 0 < min <= max (metres); got {self.wavelength_min} and {self.wavelength_max}."
+            )
+        if self.single_frequency is not None and self.single_frequency <= 0:
+            raise ValueError(f"single_frequency is a wavelength in metres and must be > 0; got {self.single_frequency}.")
+        if layout.trans == 6 and self.single_frequency is None:
+            raise ValueError(
+                "a trans width of 6 leaves one wavelength per axis, where Eq. 7 divides by K - 1 = 0. "
+                "Give that wavelength as single_frequency=."
+            )
+        if not self.components <= {"disp", "rot", "trans"}:
+            raise ValueError(f"components must be among disp, rot, trans; got {sorted(self.components)}.")
+
+    @property
+    def resolved_layout(self) -> HeadLayout:
+        """The layout in force."""
+        return self.layout if self.layout is not None else HeadLayout.for_head_dim(self.head_dim)
+
+    @property
+    def wavelengths(self) -> tuple[float, ...]:
+        """Translation wavelengths in metres, shortest first (Eq. 7)."""
+        count = self.resolved_layout.trans // 6
+        if self.single_frequency is not None:
+            return (self.single_frequency,) * count
+        ratio = self.wavelength_max / self.wavelength_min
+        return tuple(self.wavelength_min * ratio ** (k / (count - 1)) for k in range(count))
+
+    @property
+    def claims(self) -> Claims:
+        """Metric and norm-preserving; grouped by query camera."""
+        return Claims(metric="trans" in self.components, per_token=False, norm_preserving=True)
+
+    def operator(
+        self,
+        queries: ViewRays,
+        keys: ViewRays | None = None,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> CameraOperator:
+        """The operator of Eq. 11 between two sets of rays; ``keys`` None means the queries themselves.
+
+        Geometry runs in float64 on the CPU and phases are reduced modulo 2 pi there; ``dtype`` is that
+        of the finished factors. Compute it once per clip: it serves every layer and denoising step.
+        """
+        keys = queries if keys is None else keys
+        if keys.batch != queries.batch:
+            raise ValueError(f"keys must have the queries' batch {queries.batch}; got {keys.batch}.")
+        layout = self.resolved_layout
+        with torch.autocast("cpu", enabled=False):
+            bands = [
+                self._disparity(queries, keys, layout.disp) if "disp" in self.components else Band(name="disp", width=layout.disp),
+                self._rotation(queries, keys, layout.rot) if "rot" in self.components else Band(name="rot", width=layout.rot),
+                self._translation(queries, keys, layout.trans) if "trans" in self.components else Band(name="trans", width=layout.trans),
+            ]
+            bands = [_cast(band, dtype, device) for band in bands if band.width]
+            if sum(layout.native):
+                bands.append(
+                    native_band(queries, keys, widths=layout.native, base=self.native_base, dtype=dtype, device=device)
+                )
+        return CameraOperator(
+            bands=tuple(bands),
+            batch=queries.batch,
+            num_query_cameras=queries.num_views,
+            num_queries=queries.num_tokens,
+            num_keys=keys.num_tokens,
+        )
+
+    def _disparity(self, queries: ViewRays, keys: ViewRays, width: int) -> Band:
+        offsets = _offsets_query(queries, keys)  # [B, G, V, 3]
+        dirs_world = torch.einsum("bvxy,bvpy->bvpx", keys.R_world_cam, keys.dirs_cam)
+        dirs_query = torch.einsum("bgyx,bvpy->bgvpx", queries.R_world_cam, dirs_world)
+        anchors = epipolar_anchors(
+            dirs_query, offsets[:, :, :, None], self.fractions, min_scene_depth=self.min_scene_depth
+        )
+        if self.anchor_frames == "minrot":
+            right: Block = MinRotate3(minrot_axis(anchors).flatten(2, 3)[:, None])
+        else:
+            right = Rotate3(transported_anchor_axes(dirs_query, anchors).flatten(2, 3)[:, None])
+        left = MinRotate3(minrot_axis(queries.dirs_cam).flatten(1, 2)[:, None, :, None])
+        left = left.map_tensors(lambda axis: axis.expand(-1, -1, -1, len(self.fractions), -1))
+        return Band(
+            name="disp", width=width, size=3, num_blocks=len(self.fractions), left=left, right=right, grouped=True
+        )
+
+    def _rotation(self, queries: ViewRays, keys: ViewRays, width: int) -> Band:
+        return Band(
+            name="rot", width=width, size=3, num_blocks=1, left=_ray_frames(queries), right=_ray_frames(keys)
+        )
+
+    def _translation(self, queries: ViewRays, keys: ViewRays, width: int) -> Band:
+        offsets = _offsets_query(queries, keys)
+        omega = 2 * math.pi / torch.tensor(self.wavelengths, dtype=torch.float64)
+        # Reduced in float64: at 100 m and 0.5 m the phase is 1257 rad, where bfloat16 steps by 8.
+        phases = torch.remainder(offsets[..., None] * omega, 2 * math.pi).flatten(-2)[:, None]
+        right = Rotate2(phases.cos(), phases.sin())  # [B, 1, G, V, 3 K]: one entry per key camera
+        return Band(name="trans", width=width, size=2, num_blocks=width // 2, right=right, grouped=True)
+
+
+def _offsets_query(queries: ViewRays, keys: ViewRays) -> Tensor:
+    """Δo_{j|i} for all pairs of cameras, [B, G, V, 3] metres (Eq. 2)."""
+    offsets_world = keys.center_world[:, None] - queries.center_world[:, :, None]
+    return torch.einsum("bgyx,bgvy->bgvx", queries.R_world_cam, offsets_world)
+
+
+def _ray_frames(rays: ViewRays) -> Rotate3:
+    """R_i A_ip for every token, as one block per token."""
+    frames = rays.R_world_cam[:, :, None] @ minrot(rays.dirs_cam)
+    return Rotate3(frames.flatten(1, 2)[:, None, :, None])
+
+
+def _cast(band: Band, dtype: torch.dtype, device: torch.device | str) -> Band:
+    def cast(block: Block | None) -> Block | None:
+        return None if block is None else block.map_tensors(lambda tensor: tensor.to(device, dtype))
+
+    return Band(
+        name=band.name,
+        width=band.width,
+        size=band.size,
+        num_blocks=band.num_blocks,
+        left=cast(band.left),
+        right=cast(band.right),
+        grouped=band.grouped,
+    )

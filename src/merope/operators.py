@@ -1,0 +1,327 @@
+"""`CameraOperator`: the pairwise transform U_ab of attention (Eq. 1), kept factored and in blocks.
+
+Every block factors as ``U_ab = left_a^T . right_{i(a),b}``: a left map of the query token and a right map
+of the key token that may depend on the query *camera*. Attention is then ``q~ = left q``, ``k~ = right k``,
+``v~ = right v``, ``y = left^T out``, once per query camera. Nothing here knows what a camera is.
+
+Dimension letters: B batch, H heads (1 where all heads share), G query cameras, N tokens, M blocks.
+
+Channels are in the paper's order at every public door: triplets (x, y, z) and pairs are interleaved.
+Inside, the channels of a band are planar (all x, then all y, then all z), which vectorises.
+"""
+
+from dataclasses import dataclass, replace
+from collections.abc import Callable
+from typing import Any, Protocol, Self
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+TensorMap = Callable[[Tensor], Tensor]
+
+
+class Block(Protocol):
+    """One kind of small linear map, repeated along a band."""
+
+    @property
+    def size(self) -> int:
+        """Side of the map: 2, 3 or 4."""
+        ...
+
+    def apply(self, x: Tensor, *, transpose: bool = False) -> Tensor:
+        """Map planar channels ``[..., size, M, copies]``; factors broadcast over the leading axes."""
+        ...
+
+    def matrix(self) -> Tensor:
+        """The maps themselves, ``[..., M, size, size]``."""
+        ...
+
+    def entries(self, axis: int) -> int:
+        """Length of a leading axis of the factors."""
+        ...
+
+    def map_tensors(self, function: TensorMap) -> Self:
+        """The same block with every tensor replaced by ``function(tensor)``."""
+        ...
+
+
+def _tensors_mapped(block, function):  # noqa: ANN001
+    return replace(block, **{name: function(getattr(block, name)) for name in block.__slots__})
+
+
+@dataclass(frozen=True, slots=True)
+class Rotate3:
+    """Rotations given as matrices, ``[..., M, 3, 3]``."""
+
+    rotation: Tensor
+
+    @property
+    def size(self) -> int:
+        return 3
+
+    def apply(self, x: Tensor, *, transpose: bool = False) -> Tensor:
+        m = self.rotation.mT if transpose else self.rotation
+        return _apply_matrix(m, x, 3)
+
+    def matrix(self) -> Tensor:
+        return self.rotation
+
+    def entries(self, axis: int) -> int:
+        return self.rotation.shape[axis]
+
+    def map_tensors(self, function: TensorMap) -> Self:
+        return _tensors_mapped(self, function)
+
+
+@dataclass(frozen=True, slots=True)
+class MinRotate3:
+    """Minimum rotations ``(2 h h^T - I) diag(-1, -1, 1)`` given by their half-way axes h, ``[..., M, 3]``.
+
+    Three numbers instead of nine, and a third fewer multiplications than the matrix.
+    """
+
+    axis: Tensor
+
+    @property
+    def size(self) -> int:
+        return 3
+
+    def apply(self, x: Tensor, *, transpose: bool = False) -> Tensor:
+        # h against the planar axis of size 3: [..., 3, M, 1]
+        h = self.axis.mT[..., None]
+        hx, hy, hz = h.unbind(-3)
+        x0, x1, x2 = x.unbind(-3)
+        if transpose:
+            along = 2 * (hx * x0 + hy * x1 + hz * x2)
+            return torch.stack([x0 - hx * along, x1 - hy * along, hz * along - x2], dim=-3)
+        along = 2 * (hz * x2 - hx * x0 - hy * x1)
+        return torch.stack([hx * along + x0, hy * along + x1, hz * along - x2], dim=-3)
+
+    def matrix(self) -> Tensor:
+        outer = 2 * self.axis[..., :, None] * self.axis[..., None, :]
+        identity = torch.eye(3, dtype=outer.dtype, device=outer.device)
+        flip = torch.tensor([-1.0, -1.0, 1.0], dtype=outer.dtype, device=outer.device)
+        return (outer - identity) * flip
+
+    def entries(self, axis: int) -> int:
+        return self.axis.shape[axis]
+
+    def map_tensors(self, function: TensorMap) -> Self:
+        return _tensors_mapped(self, function)
+
+
+@dataclass(frozen=True, slots=True)
+class Rotate2:
+    """Plane rotations given by cosine and sine, ``[..., M]`` each."""
+
+    cos: Tensor
+    sin: Tensor
+
+    @property
+    def size(self) -> int:
+        return 2
+
+    def apply(self, x: Tensor, *, transpose: bool = False) -> Tensor:
+        cos, sin = self.cos[..., None], self.sin[..., None]
+        first, second = x.unbind(-3)
+        if transpose:
+            return torch.stack([cos * first + sin * second, cos * second - sin * first], dim=-3)
+        return torch.stack([cos * first - sin * second, cos * second + sin * first], dim=-3)
+
+    def matrix(self) -> Tensor:
+        return torch.stack([self.cos, -self.sin, self.sin, self.cos], dim=-1).unflatten(-1, (2, 2))
+
+    def entries(self, axis: int) -> int:
+        return self.cos.shape[axis]
+
+    def map_tensors(self, function: TensorMap) -> Self:
+        return _tensors_mapped(self, function)
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix4:
+    """Any 4 x 4 maps, ``[..., M, 4, 4]``; homogeneous and projective encodings."""
+
+    values: Tensor
+
+    @property
+    def size(self) -> int:
+        return 4
+
+    def apply(self, x: Tensor, *, transpose: bool = False) -> Tensor:
+        m = self.values.mT if transpose else self.values
+        return _apply_matrix(m, x, 4)
+
+    def matrix(self) -> Tensor:
+        return self.values
+
+    def entries(self, axis: int) -> int:
+        return self.values.shape[axis]
+
+    def map_tensors(self, function: TensorMap) -> Self:
+        return _tensors_mapped(self, function)
+
+
+def _apply_matrix(m: Tensor, x: Tensor, size: int) -> Tensor:
+    planes = x.unbind(-3)
+    out = []
+    for row in range(size):
+        total = m[..., row, 0, None] * planes[0]
+        for column in range(1, size):
+            total = total + m[..., row, column, None] * planes[column]
+        out.append(total)
+    return torch.stack(out, dim=-3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """A run of channels under one kind of block.
+
+    ``left`` has shape ``[B, H, N_query, M, ...]``; ``right`` has ``[B, H, N_key, M, ...]``, or
+    ``[B, H, G, N_key, M, ...]`` when ``grouped``. A token axis may be shorter than the number of tokens:
+    each entry then serves an equal run of neighbouring tokens (all tokens of one camera). None is the
+    identity.
+    """
+
+    name: str
+    """"disp", "rot", "trans", "native" or the encoding's own word."""
+    width: int
+    """Number of channels."""
+    size: int = 1
+    """Side of the blocks; the width is M x copies x size."""
+    num_blocks: int = 1
+    """M, the number of different blocks; each is repeated width / (M x size) times, neighbours first."""
+    left: Block | None = None
+    right: Block | None = None
+    grouped: bool = False
+    """Whether ``right`` depends on the query camera."""
+
+    def __post_init__(self) -> None:
+        if self.width % (self.size * self.num_blocks):
+            raise ValueError(
+                f"band {self.name!r}: width {self.width} is not a multiple of {self.num_blocks} blocks x {self.size}."
+            )
+
+    @property
+    def copies(self) -> int:
+        """How often each block is repeated."""
+        return self.width // (self.size * self.num_blocks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CameraOperator:
+    """U_ab for all pairs of tokens, as bands of factored blocks.
+
+    Tokens are ordered camera by camera: query token a belongs to query camera ``a // tokens_per_query``.
+    Build one per clip and reuse it in every layer, for keys and values, and at every denoising step.
+    """
+
+    bands: tuple[Band, ...]
+    batch: int
+    num_query_cameras: int
+    num_queries: int
+    num_keys: int
+    acts_on: frozenset[str] = frozenset("qkvo")
+    """Which of q, k, v and o are transformed."""
+
+    def __post_init__(self) -> None:
+        if self.num_queries % self.num_query_cameras:
+            raise ValueError(
+                f"num_queries {self.num_queries} is not a multiple of {self.num_query_cameras} query cameras."
+            )
+        if not self.acts_on <= frozenset("qkvo"):
+            raise ValueError(f"acts_on must be a subset of q, k, v, o; got {sorted(self.acts_on)}.")
+
+    @property
+    def head_dim(self) -> int:
+        """Channels per head, the sum of the bands' widths."""
+        return sum(band.width for band in self.bands)
+
+    @property
+    def grouped(self) -> bool:
+        """Whether any band depends on the query camera."""
+        return any(band.grouped for band in self.bands)
+
+    def to(self, device: torch.device | str) -> Self:
+        """The operator on another device. Never casts: bfloat16 cannot hold metric phases."""
+        return self.map_tensors(lambda tensor: tensor.to(device))
+
+    def map_tensors(self, function: TensorMap) -> Self:
+        """The operator with every tensor replaced by ``function(tensor)``."""
+
+        def mapped(block: Block | None) -> Block | None:
+            return None if block is None else block.map_tensors(function)
+
+        bands = tuple(replace(band, left=mapped(band.left), right=mapped(band.right)) for band in self.bands)
+        return replace(self, bands=bands)
+
+    def tensors(self) -> list[Tensor]:
+        """Every tensor of the operator."""
+        found: list[Tensor] = []
+        self.map_tensors(lambda tensor: (found.append(tensor), tensor)[1])
+        return found
+
+    def dense(self) -> Float[Tensor, "..."]:
+        """Every U_ab as a matrix in the paper's channel order, for small sizes.
+
+        ``[B, N_query, N_key, d, d]``, or ``[B, H, N_query, N_key, d, d]`` where heads differ.
+        """
+        pieces = [self._dense_band(band) for band in self.bands]
+        heads = max(piece.shape[1] for piece in pieces)
+        dtype = pieces[0].dtype
+        for piece in pieces:
+            dtype = torch.promote_types(dtype, piece.dtype)
+        out = torch.zeros(
+            self.batch, heads, self.num_queries, self.num_keys, self.head_dim, self.head_dim, dtype=dtype
+        )
+        start = 0
+        for band, piece in zip(self.bands, pieces, strict=True):
+            # [B, H, Nq, Nk, M, s, s]: block m, copy c sits at channels start + (m * copies + c) * s.
+            for block in range(band.num_blocks):
+                for copy in range(band.copies):
+                    at = start + (block * band.copies + copy) * band.size
+                    out[..., at : at + band.size, at : at + band.size] = piece[..., block, :, :]
+            start += band.width
+        return out.squeeze(1) if heads == 1 else out
+
+    def dense_left(self) -> Float[Tensor, "..."]:
+        """``left_a^T`` of every query token, ``[B, H, N_query, d, d]``: U_ab against a key without a camera."""
+        pieces = [_token_matrices(band, band.left, self.num_queries, self.batch) for band in self.bands]
+        heads = max(piece.shape[1] for piece in pieces)
+        out = torch.zeros(
+            self.batch, heads, self.num_queries, self.head_dim, self.head_dim, dtype=pieces[0].dtype
+        )
+        start = 0
+        for band, piece in zip(self.bands, pieces, strict=True):
+            for block in range(band.num_blocks):
+                for copy in range(band.copies):
+                    at = start + (block * band.copies + copy) * band.size
+                    out[..., at : at + band.size, at : at + band.size] = piece[..., block, :, :].mT
+            start += band.width
+        return out
+
+    def _dense_band(self, band: Band) -> Tensor:
+        left = _token_matrices(band, band.left, self.num_queries, self.batch)  # [B, H, Nq, M, s, s]
+        right = _token_matrices(band, band.right, self.num_keys, self.batch)  # [B, H, (G,) Nk, M, s, s]
+        if band.grouped:
+            per_camera = self.num_queries // self.num_query_cameras
+            right = right.repeat_interleave(per_camera, dim=2)  # [B, H, Nq, Nk, M, s, s]
+        else:
+            right = right[:, :, None]
+        return left.mT[:, :, :, None] @ right
+
+
+def _token_matrices(band: Band, block: Block | None, num_tokens: int, batch: int) -> Tensor:
+    if block is None:
+        dtype = torch.float32
+        for other in (band.left, band.right):
+            if other is not None:
+                dtype = other.matrix().dtype
+        return torch.eye(band.size, dtype=dtype).expand(
+            batch, 1, num_tokens, band.num_blocks, band.size, band.size
+        )
+    matrices = block.matrix()
+    axis = -4  # the token axis of [..., N, M, s, s]
+    entries = matrices.shape[axis]
+    return matrices.repeat_interleave(num_tokens // entries, dim=axis)
