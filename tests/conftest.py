@@ -17,6 +17,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import importlib.machinery
 import random
+import re
 import sys
 from collections.abc import Iterator
 
@@ -45,7 +46,7 @@ class BareModules:
             return None
         with open(spec.origin, encoding="utf-8") as source:
             text = source.read()
-        uses_numba = "import numba" in text or "from numba" in text
+        uses_numba = re.search(r"\b(numba|_jit)\b", text) is not None
         return spec if uses_numba or fullname in UNCHECKED else None
 
 

@@ -7,39 +7,42 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from merope.attention import camera_attention
+    from merope.attention.dispatch import camera_attention
     from merope.cameras import (
+        CameraModel,
         Equirectangular,
         KannalaBrandt,
         OpenCV,
         Pinhole,
         TokenGrid,
         UnifiedCamera,
-        ViewRays,
     )
-    from merope.encodings import MeRoPE
+    from merope.cameras.rays import ViewRays
+    from merope.encodings.merope import MeRoPE
     from merope.errors import MeropeError
-    from merope.geometry import Poses
+    from merope.geometry.poses import Poses
     from merope.operators import CameraOperator
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "CameraModel": "merope.cameras",
     "CameraOperator": "merope.operators",
     "Equirectangular": "merope.cameras",
     "KannalaBrandt": "merope.cameras",
-    "MeRoPE": "merope.encodings",
+    "MeRoPE": "merope.encodings.merope",
     "MeropeError": "merope.errors",
     "OpenCV": "merope.cameras",
     "Pinhole": "merope.cameras",
-    "Poses": "merope.geometry",
+    "Poses": "merope.geometry.poses",
     "TokenGrid": "merope.cameras",
     "UnifiedCamera": "merope.cameras",
-    "ViewRays": "merope.cameras",
-    "camera_attention": "merope.attention",
+    "ViewRays": "merope.cameras.rays",
+    "camera_attention": "merope.attention.dispatch",
 }
 
 __all__ = [
+    "CameraModel",
     "CameraOperator",
     "Equirectangular",
     "KannalaBrandt",

@@ -1,7 +1,7 @@
 """The type checker that the test run puts on every function of the library."""
 
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self, get_args
 
 from beartype import BeartypeConf, beartype
 
@@ -10,14 +10,22 @@ CHECKER = beartype(conf=BeartypeConf(is_pep484_tower=True))
 
 
 def typechecked(function: Callable | type) -> Callable | type:
-    """beartype, with ``Self`` left unchecked.
+    """beartype, with the two kinds of hint that it refuses left unchecked.
 
-    beartype understands ``Self`` only when it decorates the class; jaxtyping's import hook decorates
-    each method alone.
+    ``Self`` works only where the class is decorated, and jaxtyping's import hook decorates each method
+    alone. A protocol can be checked at run time only where it is declared so.
     """
     annotations = getattr(function, "__annotations__", {})
-    if not isinstance(function, type) and Self in annotations.values():
+    if not isinstance(function, type) and any(_refused(hint) for hint in annotations.values()):
         function.__annotations__ = {
-            name: object if hint is Self else hint for name, hint in annotations.items()
+            name: object if _refused(hint) else hint for name, hint in annotations.items()
         }
     return CHECKER(function)
+
+
+def _refused(hint: Any) -> bool:
+    if hint is Self:
+        return True
+    if getattr(hint, "_is_protocol", False) and not getattr(hint, "_is_runtime_protocol", False):
+        return True
+    return any(_refused(inner) for inner in get_args(hint))
