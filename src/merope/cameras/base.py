@@ -7,7 +7,7 @@ per model: it implements ``_plane_to_rays`` and ``_points_to_plane`` and registe
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
@@ -15,7 +15,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-Parameter = float | int | Tensor
+from merope.cameras.parameters import Parameter, align, to_tensor, within_raster
+
 PixelOrigin = Literal["corner", "center"]
 
 # A plane coordinate beyond this is 0.00006 degrees short of a pinhole's 90: no raster reaches it, and the
@@ -30,7 +31,7 @@ _MODELS: dict[str, type["CameraModel"]] = {}
 _Model = TypeVar("_Model", bound="type[CameraModel]")
 
 
-def camera_model(name: str):
+def camera_model(name: str) -> Callable[[_Model], _Model]:
     """Class decorator that files a lens under ``name``, the value of "model" in its JSON form."""
 
     def register(cls: _Model) -> _Model:
@@ -45,13 +46,13 @@ def camera_model(name: str):
 class CameraModel(ABC):
     """Maps pixels to unit rays in the camera frame and back, each with a mask of where that is possible.
 
-    Camera axes are OpenCV's: x right, y down, z forward. Every parameter is a number shared by all views or a
-    tensor of shape [*view]; pixels and points then lead with the same [*view]. Results follow the dtype of the
-    pixels or points that come in (float64 or float32).
+    Camera axes are OpenCV's: x right, y down, z forward. Every parameter is a number shared by all views or
+    a tensor of shape [*view]; pixels and points then lead with the same [*view]. Results follow the dtype of
+    the pixels or points that come in (float64 or float32).
 
     ``valid`` tells whether the *lens* maps the input, not whether the pixel lies on the raster: see
-    ``in_image``. Where it is False the ray is (0, 0, 1) and the pixel (0, 0). Neither values nor gradients are
-    ever NaN or infinite; non-finite inputs are merely invalid.
+    ``in_image``. Where it is False the ray is (0, 0, 1) and the pixel (0, 0). Neither values nor gradients
+    are ever NaN or infinite; non-finite inputs are merely invalid.
     """
 
     model: ClassVar[str]
@@ -104,7 +105,7 @@ class CameraModel(ABC):
         Values where invalid may be anything finite, but no gradient may be NaN there.
         """
 
-    def _check_lens(self) -> None:
+    def _check_lens(self) -> None:  # noqa: B027 - a hook, most lenses need none
         """Raises ValueError where a lens parameter has no meaning."""
 
     # ---- pixels and rays ----
@@ -121,8 +122,8 @@ class CameraModel(ABC):
         self._check_input("pixels", pixels, 2)
         valid = (pixels.detach().abs() < MAX_PIXEL).all(-1)
         u, v = torch.where(valid[..., None], pixels, 0).unbind(-1)
-        x = (u - self._aligned(self.cx, u)) / self._aligned(self.fx, u)
-        y = (v - self._aligned(self.cy, v)) / self._aligned(self.fy, v)
+        x = (u - align(self.cx, u)) / align(self.fx, u)
+        y = (v - align(self.cy, v)) / align(self.fy, v)
         valid = valid & (x.detach().abs() <= MAX_SLOPE) & (y.detach().abs() <= MAX_SLOPE)
         dirs_cam, mapped = self._plane_to_rays(torch.where(valid, x, 0), torch.where(valid, y, 0))
         valid = valid & mapped
@@ -145,8 +146,8 @@ class CameraModel(ABC):
         ahead = points_cam.new_tensor([0.0, 0.0, 1.0])
         points_cam = torch.where(near, points_cam, ahead) / torch.where(near, scale, 1)
         x, y, mapped = self._points_to_plane(points_cam)
-        u = self._aligned(self.fx, x) * x + self._aligned(self.cx, x)
-        v = self._aligned(self.fy, y) * y + self._aligned(self.cy, y)
+        u = align(self.fx, x) * x + align(self.cx, x)
+        v = align(self.fy, y) * y + align(self.cy, y)
         valid = near[..., 0] & mapped
         return torch.where(valid[..., None], torch.stack((u, v), -1), 0), valid
 
@@ -190,13 +191,13 @@ class CameraModel(ABC):
         Raises:
             ValueError: if the part is not inside the raster.
         """
-        if not (0 <= left and 0 <= top and left + width <= self.width and top + height <= self.height):
+        if not (min(left, top) >= 0 and left + width <= self.width and top + height <= self.height):
             raise ValueError(
                 f"crop of height {height}, width {width} at top {top}, left {left} leaves the raster of "
                 f"height {self.height}, width {self.width}. Resize first, or take a smaller part."
             )
         cx, cy = self.cx - left, self.cy - top
-        outside = not (_inside(cx, width) and _inside(cy, height))
+        outside = not (within_raster(cx, width) and within_raster(cy, height))
         return replace(self, cx=cx, cy=cy, width=width, height=height, principal_point_outside=outside)
 
     def with_pixel_origin(self, pixel_origin: PixelOrigin) -> Self:
@@ -225,7 +226,7 @@ class CameraModel(ABC):
         known = {field.name for field in fields(cls)}
         if unknown := sorted(set(data) - known - {"model"}):
             raise ValueError(f"camera model {cls.model!r} has no field {unknown}; it has {sorted(known)}.")
-        values = {
+        values: dict[str, Any] = {
             name: torch.tensor(value, dtype=torch.float64) if isinstance(value, list) else value
             for name, value in data.items()
             if name != "model"
@@ -258,11 +259,6 @@ class CameraModel(ABC):
         pairs = [(field.name, getattr(self, field.name)) for field in fields(self)]
         return [(name, value) for name, value in pairs if isinstance(value, Tensor)]
 
-    def _aligned(self, parameter: Parameter, like: Tensor) -> Tensor:
-        """``parameter`` in the dtype of ``like``, its [*view] lined up with the front of ``like``."""
-        value = torch.as_tensor(parameter).to(like)
-        return value if value.ndim == 0 else value.reshape(*value.shape, *[1] * (like.ndim - value.ndim))
-
     def _check_parameters(self) -> None:
         tensors = self._tensors()
         shapes = {tuple(value.shape) for _, value in tensors if value.ndim}
@@ -271,16 +267,16 @@ class CameraModel(ABC):
             raise ValueError(f"tensor parameters must share one [*view] shape, got {named}.")
         for name in [field.name for field in fields(self)]:
             value = getattr(self, name)
-            if isinstance(value, Tensor | float) and not bool(torch.isfinite(torch.as_tensor(value)).all()):
+            if isinstance(value, Tensor | float) and not bool(torch.isfinite(to_tensor(value)).all()):
                 raise ValueError(f"{name} must be finite, got {value}.")
         for name in ("fx", "fy"):
-            if not bool((torch.as_tensor(getattr(self, name)) > 0).all()):
+            if not bool((to_tensor(getattr(self, name)) > 0).all()):
                 raise ValueError(
                     f"{name} must be positive, got {getattr(self, name)}. Mirror the image instead."
                 )
         for name, axis, size in (("cx", "width", self.width), ("cy", "height", self.height)):
             value = getattr(self, name)
-            if not self.principal_point_outside and not _inside(value, size):
+            if not self.principal_point_outside and not within_raster(value, size):
                 raise ValueError(
                     f"{name} must lie within the {axis} of {size} pixels, got {value}. Are height and width "
                     "swapped, or is the calibration for another image size? A crop whose principal point is "
@@ -295,13 +291,8 @@ class CameraModel(ABC):
             )
         view = self.view_shape
         if value.shape[-1:] != (size,) or value.shape[:-1][: len(view)] != view:
+            wanted = ", ".join([*map(str, view), "...", str(size)])
             raise ValueError(
-                f"{name} must have shape [{', '.join([*map(str, view), '...', str(size)])}] for this camera's "
-                f"view shape {tuple(view)}, got {tuple(value.shape)}. Expand it over the views first."
+                f"{name} must have shape [{wanted}] for this camera's view shape {tuple(view)}, "
+                f"got {tuple(value.shape)}. Expand it over the views first."
             )
-
-
-def _inside(coordinate: Parameter, size: int) -> bool:
-    # Half a pixel of slack covers both origins.
-    value = torch.as_tensor(coordinate)
-    return bool(((value >= -0.5) & (value <= size)).all())

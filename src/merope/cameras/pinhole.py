@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from merope.cameras.base import MAX_SLOPE, CameraModel, Parameter, PixelOrigin, camera_model
+from merope.cameras.base import MAX_SLOPE, CameraModel, PixelOrigin, camera_model
+from merope.cameras.parameters import Parameter, to_tensor
 
 
 @camera_model("pinhole")
@@ -27,10 +28,10 @@ class Pinhole(CameraModel):
         Raises:
             ValueError: if a field of view is not inside (0, 180).
         """
-        if not bool(((torch.as_tensor(fov_x_deg) > 0) & (torch.as_tensor(fov_x_deg) < 180)).all()):
+        if not bool(((to_tensor(fov_x_deg) > 0) & (to_tensor(fov_x_deg) < 180)).all()):
             raise ValueError(
                 f"fov_x_deg must be inside (0, 180) for a pinhole, got {fov_x_deg}. Wider lenses: "
-                "UnifiedCamera.from_fov, KannalaBrandt.equidistant, Equirectangular."
+                "UnifiedCamera.from_fov, KannalaBrandt.from_fov, Equirectangular."
             )
         half = fov_x_deg * (math.pi / 360)
         tangent = half.tan() if isinstance(half, Tensor) else math.tan(half)
@@ -73,7 +74,7 @@ class Pinhole(CameraModel):
 
     def matrix(self) -> Float[Tensor, "*view 3 3"]:
         """The calibration matrix K, float64, in pixels of this raster and its ``pixel_origin``."""
-        parts = [torch.as_tensor(p, dtype=torch.float64) for p in (self.fx, self.fy, self.cx, self.cy)]
+        parts = [to_tensor(p).to(torch.float64) for p in (self.fx, self.fy, self.cx, self.cy)]
         fx, fy, cx, cy = torch.broadcast_tensors(*parts)
         zero, one = torch.zeros_like(fx), torch.ones_like(fx)
         rows = [torch.stack(row, -1) for row in ((fx, zero, cx), (zero, fy, cy), (zero, zero, one))]

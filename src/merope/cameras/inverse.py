@@ -1,0 +1,63 @@
+"""Inverting lens polynomials: where they stop being monotone, and their inverse below that."""
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+# Slopes below this are treated as this when a gradient is divided by them: at a fold the exact gradient
+# of an inverse is infinite.
+MIN_SLOPE = 1e-9
+
+
+def edge_tolerance(like: Tensor) -> float:
+    """How far past the end of a lens's domain still counts as its end: the rounding of a round trip."""
+    return 32 * torch.finfo(like.dtype).eps
+
+
+@lru_cache(maxsize=1024)
+def first_positive_root(*ascending: float) -> float:
+    """Smallest positive real root of ``sum_i ascending[i] s^i``, infinity if there is none.
+
+    Degenerate: a double root, where the polynomial touches zero without crossing, may be found or not.
+    """
+    roots = np.roots(ascending[::-1])
+    real = roots.real[(np.abs(roots.imag) <= 1e-9 * np.abs(roots)) & (roots.real > 0)]
+    return float(real.min()) if real.size else math.inf
+
+
+def invert_increasing(
+    function: Callable[[Tensor], tuple[Tensor, Tensor]],
+    target: Tensor,
+    upper: Tensor,
+    *,
+    max_steps: int = 100,
+) -> Tensor:
+    """The argument in [0, upper] at which an increasing function takes the value ``target``.
+
+    ``function`` returns value and slope, is 0 at 0 and not below ``target`` at ``upper``. Newton's method
+    kept inside a bracket, so it converges from anywhere; the gradient, with respect to ``target`` and to
+    whatever ``function`` holds, is that of the implicit function.
+    """
+    with torch.no_grad():
+        low, high = torch.zeros_like(target), upper.expand_as(target).clone()
+        argument = torch.minimum(target, high)
+        precision = 2 * torch.finfo(target.dtype).eps
+        last = high.clone()
+        for _ in range(max_steps):
+            value, slope = function(argument)
+            excess = value - target
+            low, high = torch.where(excess <= 0, argument, low), torch.where(excess >= 0, argument, high)
+            newton = argument - excess / slope.clamp(min=MIN_SLOPE)
+            # Bisect where Newton leaves the bracket or no longer halves its step (near a fold).
+            trusted = (newton >= low) & (newton <= high) & ((newton - argument).abs() <= last / 2)
+            following = torch.where(trusted, newton, (low + high) / 2)
+            last = (following - argument).abs()
+            argument = following
+            if bool((last <= precision * high).all()):
+                break
+    value, slope = function(argument)
+    return argument - (value - target) / slope.detach().clamp(min=MIN_SLOPE)

@@ -1,0 +1,145 @@
+"""Radial-tangential distortion of the normalised plane (Brown-Conrady), as OpenCV writes it.
+
+    x' = x g(s) + 2 p1 x y + p2 (s + 2 x^2),    s = x^2 + y^2
+    y' = y g(s) + 2 p2 x y + p1 (s + 2 y^2),    g(s) = (1 + k1 s + k2 s^2 + k3 s^3) / (1 + k4 s + k5 s^2 + k6 s^3)
+
+Its Jacobian is symmetric, so the map is the gradient of a potential and one-to-one wherever that potential is
+strictly convex. The part around the centre where the Jacobian is positive definite is the valid part; what
+lies beyond its edge folds back over it.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from merope.cameras.inverse import MIN_SLOPE, edge_tolerance, first_positive_root, invert_increasing
+from merope.cameras.parameters import Parameter, align, per_view
+
+# 89.4 degrees: no calibration is fitted further out, and seventh powers stay within float32.
+MAX_RADIUS = 100.0
+
+
+class RadialTangential(NamedTuple):
+    """The coefficients, each a number or a tensor [*view]."""
+
+    k1: Parameter = 0.0
+    k2: Parameter = 0.0
+    p1: Parameter = 0.0
+    p2: Parameter = 0.0
+    k3: Parameter = 0.0
+    k4: Parameter = 0.0
+    k5: Parameter = 0.0
+    k6: Parameter = 0.0
+
+    @property
+    def radius_limit(self) -> Tensor:
+        """Undistorted radius [*view] where the radial part stops growing, at most ``MAX_RADIUS``."""
+        return per_view(_fold_radius, self.k1, self.k2, self.k3, self.k4, self.k5, self.k6)
+
+    def aligned(self, like: Tensor) -> "RadialTangential":
+        """The coefficients lined up with the front axes of ``like``."""
+        return RadialTangential(*(align(value, like) for value in self))
+
+    def distort(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Distorted plane coordinates, and where the map is one-to-one; zero elsewhere.
+
+        ``x`` and ``y`` lead with [*view] and may be any finite numbers.
+        """
+        within = _within(x.detach(), y.detach(), align(self.radius_limit, x))
+        x, y = torch.where(within, x, 0), torch.where(within, y, 0)
+        mapped_x, mapped_y, jacobian = _map(x, y, self.aligned(x))
+        return mapped_x, mapped_y, within & _positive_definite(jacobian)
+
+    def undistort(self, x: Tensor, y: Tensor, *, max_steps: int = 30) -> tuple[Tensor, Tensor, Tensor]:
+        """The plane coordinates that ``distort`` takes to (x, y), and where there are such; zero elsewhere.
+
+        Newton's method from the exact solution of the radial part. The gradient is that of the implicit
+        function, with respect to the coefficients too.
+        """
+        coefficients = self.aligned(x)
+        with torch.no_grad():
+            root_x, root_y, valid = self._solve(x, y, max_steps)
+        x, y = torch.where(valid, x, 0), torch.where(valid, y, 0)
+        mapped_x, mapped_y, jacobian = _map(root_x, root_y, coefficients)
+        step_x, step_y = _solve_symmetric(tuple(j.detach() for j in jacobian), mapped_x - x, mapped_y - y)
+        return root_x - step_x, root_y - step_y, valid
+
+    def _solve(self, x: Tensor, y: Tensor, max_steps: int) -> tuple[Tensor, Tensor, Tensor]:
+        coefficients = self.aligned(x)
+        limit = align(self.radius_limit, x)
+
+        def radial(radius: Tensor) -> tuple[Tensor, Tensor]:
+            value, slope = _gain(radius * radius, coefficients)
+            return radius * value, value + 2 * radius * radius * slope
+
+        distance = torch.hypot(x, y)
+        # With tangential terms the image reaches a little past the radial part's: start at its edge there.
+        start = invert_increasing(radial, torch.minimum(distance, radial(limit)[0]), limit)
+        scale = torch.where(distance > 0, start / torch.where(distance > 0, distance, 1), 0)
+        root_x, root_y = x * scale, y * scale
+        eps = torch.finfo(x.dtype).eps
+        for _ in range(max_steps):
+            mapped_x, mapped_y, jacobian = _map(root_x, root_y, coefficients)
+            step_x, step_y = _solve_symmetric(jacobian, mapped_x - x, mapped_y - y)
+            root_x, root_y = root_x - step_x, root_y - step_y
+            inward = (limit / torch.hypot(root_x, root_y).clamp(min=1e-12)).clamp(max=1)
+            root_x, root_y = root_x * inward, root_y * inward
+            if bool((torch.hypot(step_x, step_y) <= 4 * eps * (1 + start)).all()):
+                break
+        mapped_x, mapped_y, jacobian = _map(root_x, root_y, coefficients)
+        # A root found has a residual of a few eps times the polynomial's largest term; a missing one of
+        # the order of its distance to the image's edge.
+        solved = torch.hypot(mapped_x - x, mapped_y - y) <= eps**0.65 * (1 + distance)
+        valid = solved & _within(root_x, root_y, limit) & _positive_definite(jacobian)
+        return torch.where(valid, root_x, 0), torch.where(valid, root_y, 0), valid
+
+
+def _gain(s: Tensor, c: RadialTangential) -> tuple[Tensor, Tensor]:
+    """g(s) and its derivative."""
+    above = 1 + s * (c.k1 + s * (c.k2 + s * c.k3))
+    below = 1 + s * (c.k4 + s * (c.k5 + s * c.k6))
+    above_slope = c.k1 + s * (2 * c.k2 + s * 3 * c.k3)
+    below_slope = c.k4 + s * (2 * c.k5 + s * 3 * c.k6)
+    return above / below, (above_slope * below - above * below_slope) / (below * below)
+
+
+def _map(x: Tensor, y: Tensor, c: RadialTangential) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor]]:
+    """Distorted coordinates and the Jacobian's entries xx, xy, yy."""
+    s = x * x + y * y
+    gain, slope = _gain(s, c)
+    mapped_x = x * gain + 2 * c.p1 * x * y + c.p2 * (s + 2 * x * x)
+    mapped_y = y * gain + 2 * c.p2 * x * y + c.p1 * (s + 2 * y * y)
+    xx = gain + 2 * x * x * slope + 2 * c.p1 * y + 6 * c.p2 * x
+    xy = 2 * x * y * slope + 2 * c.p1 * x + 2 * c.p2 * y
+    yy = gain + 2 * y * y * slope + 6 * c.p1 * y + 2 * c.p2 * x
+    return mapped_x, mapped_y, (xx, xy, yy)
+
+
+def _positive_definite(jacobian: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    xx, xy, yy = jacobian
+    return ((xx + yy) > 0) & ((xx * yy - xy * xy) > 0)
+
+
+def _solve_symmetric(jacobian: tuple[Tensor, ...], right_x: Tensor, right_y: Tensor) -> tuple[Tensor, Tensor]:
+    xx, xy, yy = jacobian
+    determinant = xx * yy - xy * xy
+    determinant = torch.where(determinant.abs() < MIN_SLOPE, MIN_SLOPE, determinant)
+    return (yy * right_x - xy * right_y) / determinant, (xx * right_y - xy * right_x) / determinant
+
+
+def _within(x: Tensor, y: Tensor, limit: Tensor) -> Tensor:
+    return torch.hypot(x, y) <= limit * (1 + edge_tolerance(x))
+
+
+def _fold_radius(k1: float, k2: float, k3: float, k4: float, k5: float, k6: float) -> float:
+    above, below = np.array([1.0, k1, k2, k3]), np.array([1.0, k4, k5, k6])
+    order = np.arange(4)
+    # Numerator of d(r g)/dr in powers of s: (a + 2 s a') b - 2 s a b', with s a' = order * a.
+    numerator = np.convolve((1 + 2 * order) * above, below) - np.convolve(above, 2 * order * below)
+    fold = first_positive_root(*numerator.tolist())
+    # Just short of a pole of g, which the slope's sign does not show.
+    pole = first_positive_root(*below.tolist())
+    return min(MAX_RADIUS, math.sqrt(fold), math.sqrt(pole) * (1 - 1e-6))
