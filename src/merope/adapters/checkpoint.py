@@ -1,0 +1,125 @@
+"""Adapter files: the branches' weights as one safetensors file, their configuration in its metadata."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from merope.adapters.wan import CameraAdapter, attach
+from merope.encodings.registry import encoding_from_config, encoding_to_config
+from merope.errors import CheckpointMismatch
+
+_FORMAT = "merope-adapter-1"
+
+
+def save_adapter(
+    path: str | Path, adapter: CameraAdapter, *, dtype: torch.dtype = torch.float32, summary: dict[str, Any] | None = None
+) -> None:
+    """Write the branches to ``path``; ``summary`` is stored beside the configuration (steps, data, loss).
+
+    The file is written under a temporary name and renamed.
+    """
+    tensors = {
+        f"{block}.{name}": value.detach().to("cpu", dtype).contiguous()
+        for block, branch in adapter.branches.items()
+        for name, value in branch.state_dict().items()
+    }
+    config = adapter_config(adapter)
+    write_safetensors(path, tensors, {"format": _FORMAT, "config": json.dumps(config), "summary": json.dumps(summary or {})})
+
+
+def adapter_config(adapter: CameraAdapter) -> dict[str, Any]:
+    """All that must agree between an adapter file and the model it is loaded into, as JSON values."""
+    base = adapter.transformer.config
+    return {
+        "encoding": encoding_to_config(adapter.encoding),
+        "compression": adapter.compression,
+        "blocks": list(adapter.blocks),
+        "pose_policy": adapter.pose_policy,
+        "base": {
+            "num_layers": base.num_layers,
+            "num_attention_heads": base.num_attention_heads,
+            "attention_head_dim": base.attention_head_dim,
+        },
+    }
+
+
+def read_adapter_config(path: str | Path) -> dict[str, Any]:
+    """The configuration and summary in an adapter file, without its weights."""
+    with safe_open(str(path), framework="pt") as file:
+        metadata = file.metadata() or {}
+    if metadata.get("format") != _FORMAT:
+        raise CheckpointMismatch(
+            f"{path} is not an adapter file: its format is {metadata.get('format')!r}, expected {_FORMAT!r}."
+        )
+    return {**json.loads(metadata["config"]), "summary": json.loads(metadata["summary"])}
+
+
+def load_adapter(path: str | Path, transformer: nn.Module) -> CameraAdapter:
+    """Attach the branches that a file describes and load their weights, strictly.
+
+    Raises:
+        CheckpointMismatch: naming the field or the keys, if the file is for another base or is damaged.
+            The transformer is then as it was.
+    """
+    config = read_adapter_config(path)
+    for name, wanted in config["base"].items():
+        have = getattr(transformer.config, name)
+        if have != wanted:
+            raise CheckpointMismatch(f"{path} was made for a base with {name} = {wanted}; this one has {have}.")
+    adapter = attach(
+        transformer,
+        encoding=encoding_from_config(config["encoding"]),
+        compression=config["compression"],
+        schedule=config["blocks"],
+        pose_policy=config["pose_policy"],
+    )
+    wanted_tensors = {
+        f"{block}.{name}": value for block, branch in adapter.branches.items() for name, value in branch.state_dict().items()
+    }
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        require_same_tensors(path, wanted_tensors, found)
+        with torch.no_grad():
+            for name, value in wanted_tensors.items():
+                value.copy_(found[name])
+    except BaseException:
+        adapter.detach()
+        raise
+    return adapter
+
+
+def require_same_tensors(path: str | Path, wanted: dict[str, Tensor], found: dict[str, Tensor]) -> None:
+    """Raise `CheckpointMismatch` unless names and shapes agree; up to five examples of each difference."""
+    missing = sorted(set(wanted) - set(found))
+    unexpected = sorted(set(found) - set(wanted))
+    reshaped = [
+        f"{name} {list(found[name].shape)} for {list(wanted[name].shape)}"
+        for name in sorted(set(wanted) & set(found))
+        if found[name].shape != wanted[name].shape
+    ]
+    problems = [
+        f"{label}: {', '.join(names[:5])}" + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        for label, names in (("missing", missing), ("unexpected", unexpected), ("of another shape", reshaped))
+        if names
+    ]
+    if problems:
+        raise CheckpointMismatch(f"{path} does not fit the model; tensors {'; '.join(problems)}.")
+
+
+def write_safetensors(path: str | Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    """Write a safetensors file under a temporary name, then rename it."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        save_file(tensors, str(temporary), metadata=metadata)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
