@@ -1,0 +1,150 @@
+"""The street: a centre line that follows a driven path, and its coordinates sampled on the ground."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+# Metres of straight street beyond both ends of the path.
+EXTENSION = 170.0
+# Metres of raster around the path.
+MARGIN = 130.0
+# Metres between raster nodes and between points of the centre line.
+CELL = 1.0
+SPACING = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CenterLine:
+    """Points [N, 2] of the street's middle, their arc length [N] and unit tangents [N, 2]; zero arc is the path's start."""
+
+    points: np.ndarray
+    along: np.ndarray
+    tangents: np.ndarray
+
+    @property
+    def normals(self) -> np.ndarray:
+        """Unit vectors [N, 2] to the left of the tangents."""
+        return np.stack([-self.tangents[:, 1], self.tangents[:, 0]], axis=1)
+
+    def at(self, along: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Point, tangent and left normal at an arc length (clamped to the ends)."""
+        index = int(np.clip(np.searchsorted(self.along, along), 1, len(self.along) - 1))
+        share = (along - self.along[index - 1]) / max(self.along[index] - self.along[index - 1], 1e-9)
+        share = float(np.clip(share, 0.0, 1.0))
+        point = self.points[index - 1] * (1.0 - share) + self.points[index] * share
+        tangent = self.tangents[index - 1] * (1.0 - share) + self.tangents[index] * share
+        tangent = tangent / max(np.linalg.norm(tangent), 1e-9)
+        return point, tangent, np.array([-tangent[1], tangent[0]])
+
+
+def resample_plan(points: np.ndarray, spacing: float) -> np.ndarray:
+    """Points [N, 2] along a polyline, ``spacing`` metres apart; a path that stands still gives one point."""
+    steps = np.linalg.norm(np.diff(points, axis=0), axis=1)
+    along = np.concatenate([[0.0], np.cumsum(steps)])
+    if along[-1] < 1e-6:
+        return points[:1]
+    keep = np.concatenate([[True], steps > 1e-9])
+    samples = np.linspace(0.0, along[-1], max(2, int(np.ceil(along[-1] / spacing)) + 1))
+    return np.stack([np.interp(samples, along[keep], points[keep, axis]) for axis in range(2)], axis=1)
+
+
+def _smooth(points: np.ndarray, sigma: float) -> np.ndarray:
+    """Gaussian smoothing of points ``SPACING`` apart; the ends, which are straight, stay in place."""
+    radius = int(np.ceil(3.0 * sigma / SPACING))
+    kernel = np.exp(-0.5 * (np.arange(-radius, radius + 1) * SPACING / sigma) ** 2)
+    kernel /= kernel.sum()
+    lead = points[0] + np.arange(-radius, 0)[:, None] * (points[1] - points[0])
+    tail = points[-1] + np.arange(1, radius + 1)[:, None] * (points[-1] - points[-2])
+    padded = np.concatenate([lead, points, tail])
+    return np.stack([np.convolve(padded[:, axis], kernel, mode="valid") for axis in range(2)], axis=1)
+
+
+def follow(path: np.ndarray, heading: np.ndarray, *, offset: float, slack: float) -> CenterLine:
+    """The centre line whose lane, ``offset`` metres to its right, is driven along ``path`` [N, 2].
+
+    The path, extended straight at both ends, is smoothed with the widest of several windows that keeps it within
+    ``slack`` metres of its lane: a lane change then crosses the lanes of a straight street. ``heading`` [2] is
+    the street's direction where the path is shorter than 3 m.
+    """
+    points = resample_plan(path, SPACING)
+    length = np.linalg.norm(points[-1] - points[0])
+    if length < 3.0:
+        points = points[:1]
+        first = last = heading
+    else:
+        reach = min(6, len(points) - 1)
+        first = points[reach] - points[0]
+        last = points[-1] - points[-1 - reach]
+        first, last = first / np.linalg.norm(first), last / np.linalg.norm(last)
+    steps = np.arange(1, int(EXTENSION / SPACING) + 1)[:, None] * SPACING
+    lead = points[0] - steps[::-1] * first
+    tail = points[-1] + steps * last
+    extended = np.concatenate([lead, points, tail])
+    smooth = extended
+    for sigma in (25.0, 15.0, 8.0, 4.0, 2.0):
+        smooth = _smooth(extended, sigma)
+        inner = slice(len(lead), len(lead) + len(points))
+        gaps = np.linalg.norm(smooth[None, :, :] - extended[inner][:, None, :], axis=2).min(axis=1)
+        if gaps.max() <= slack:
+            break
+    tangents = np.gradient(smooth, axis=0)
+    tangents /= np.maximum(np.linalg.norm(tangents, axis=1, keepdims=True), 1e-9)
+    normals = np.stack([-tangents[:, 1], tangents[:, 0]], axis=1)
+    middle = smooth + offset * normals
+    tangents = np.gradient(middle, axis=0)
+    tangents /= np.maximum(np.linalg.norm(tangents, axis=1, keepdims=True), 1e-9)
+    along = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(middle, axis=0), axis=1))])
+    return CenterLine(points=middle, along=along - along[len(lead)], tangents=tangents)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def sample_street(points, along, origin_x, origin_y, cell, lateral_out, along_out):
+    """Fill signed distance to a polyline and arc length of the nearest point, at every node of a raster."""
+    rows, columns = lateral_out.shape
+    num = points.shape[0]
+    block = 16
+    for row in range(rows):
+        for column in range(columns):
+            x = origin_x + column * cell
+            y = origin_y + row * cell
+            best = 1e30
+            side = 1.0
+            where = 0.0
+            for first in range(0, num - 1, block):
+                # Points are about a spacing apart: a whole block can be ruled out from its first point.
+                gap_x = points[first, 0] - x
+                gap_y = points[first, 1] - y
+                last = min(first + block, num - 1)
+                reach = along[last] - along[first]
+                gap = np.sqrt(gap_x * gap_x + gap_y * gap_y) - reach
+                if gap > 0.0 and gap * gap > best:
+                    continue
+                for k in range(first, last):
+                    ax = points[k, 0]
+                    ay = points[k, 1]
+                    vx = points[k + 1, 0] - ax
+                    vy = points[k + 1, 1] - ay
+                    square = vx * vx + vy * vy
+                    share = ((x - ax) * vx + (y - ay) * vy) / max(square, 1e-12)
+                    share = min(1.0, max(0.0, share))
+                    rx = x - ax - share * vx
+                    ry = y - ay - share * vy
+                    distance = rx * rx + ry * ry
+                    if distance < best:
+                        best = distance
+                        side = 1.0 if vx * ry - vy * rx >= 0.0 else -1.0
+                        where = along[k] + share * (along[k + 1] - along[k])
+            lateral_out[row, column] = side * np.sqrt(best)
+            along_out[row, column] = where
+
+
+def street_raster(line: CenterLine, plans: np.ndarray) -> tuple[float, float, np.ndarray, np.ndarray]:
+    """Origin x, origin y, lateral and along rasters that cover all ``plans`` [N, 2] with ``MARGIN`` around."""
+    low = np.floor(plans.min(axis=0) - MARGIN)
+    high = np.ceil(plans.max(axis=0) + MARGIN)
+    columns, rows = (((high - low) / CELL).astype(int) + 1).tolist()
+    lateral = np.empty((rows, columns), dtype=np.float32)
+    along = np.empty((rows, columns), dtype=np.float32)
+    sample_street(line.points, line.along, float(low[0]), float(low[1]), CELL, lateral, along)
+    return float(low[0]), float(low[1]), lateral, along
