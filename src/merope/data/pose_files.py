@@ -1,0 +1,250 @@
+"""Trajectory files in and out: `read_poses`, `write_poses` and the registry of formats.
+
+A format is one reader and one writer in `pose_formats`; adding one is a line in `FORMATS`. What all formats
+share happens here: direction, camera axes, handedness, orthonormality, times, windows.
+"""
+
+import gzip
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from merope.data import pose_formats
+from merope.data.atomic import atomic_path
+from merope.data.pose_formats import RawPoses
+from merope.data.pose_table import PoseFileError, ReadOptions, read_table, read_text
+from merope.errors import TrajectoryError
+from merope.geometry.poses import Poses
+
+FormatName = Literal["kitti", "tum", "npy", "npz", "merope"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoseFormat:
+    """A file format of trajectories: how to read it, how to write it, and what one line or entry holds."""
+
+    about: str
+    read: Callable[[Path, ReadOptions], RawPoses]
+    write: Callable[[Poses, dict[str, Any] | None], bytes] | None = None
+
+
+FORMATS: dict[str, PoseFormat] = {
+    "kitti": PoseFormat(
+        about="text, 12 numbers a row: 3 x 4 camera-to-world matrix; 13 with a frame number in front",
+        read=pose_formats.read_kitti,
+        write=pose_formats.write_kitti,
+    ),
+    "tum": PoseFormat(
+        about="text, t x y z qx qy qz qw a row, camera-to-world",
+        read=pose_formats.read_tum,
+        write=pose_formats.write_tum,
+    ),
+    "npy": PoseFormat(
+        about="NumPy array [T, 3, 4] or [T, 4, 4] of camera-to-world matrices",
+        read=pose_formats.read_numpy,
+        write=pose_formats.write_npy,
+    ),
+    "npz": PoseFormat(
+        about="NumPy archive with T_world_cam, times, unit",
+        read=pose_formats.read_numpy,
+        write=pose_formats.write_npz,
+    ),
+    "merope": PoseFormat(
+        about="this project's JSON: convention, unit, times and lens stand in the file",
+        read=pose_formats.read_merope,
+        write=pose_formats.write_merope,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoseFile:
+    """What a pose file holds: the poses, and beside them frame numbers and a lens description if it has them."""
+
+    poses: Poses
+    format: str
+    source: str
+    frame_ids: tuple[int, ...] | None = None
+    camera: dict[str, Any] | None = None
+
+
+def read_poses(
+    path: str | Path,
+    *,
+    format: str,
+    times: Float[Tensor, "time"] | None = None,
+    options: ReadOptions | None = None,
+) -> Poses:
+    """The poses in a file, camera-to-world in OpenCV axes, float64.
+
+    ``format`` is a key of `FORMATS`; it is never guessed. ``times`` (seconds) serve formats without stamps.
+    Gzip files are unpacked by their content. ``options`` says how the file departs from the standard.
+
+    Raises:
+        PoseFileError: if the file cannot be read so; the message names the line and the option that mends it.
+    """
+    return load_pose_file(path, format=format, times=times, options=options).poses
+
+
+def load_pose_file(
+    path: str | Path,
+    *,
+    format: str,
+    times: Float[Tensor, "time"] | None = None,
+    options: ReadOptions | None = None,
+) -> PoseFile:
+    """`read_poses` with the frame numbers and the lens that the file may carry."""
+    path, options = Path(path), options or ReadOptions()
+    raw = _format(format).read(path, options)
+    matrices = _settle_convention(path, raw, options)
+    stamps = times if times is not None else raw.times
+    if stamps is not None and len(stamps) != len(matrices):
+        raise PoseFileError(
+            f"{path} has {len(matrices)} poses and {len(stamps)} times. Give one time for each pose."
+        )
+    try:
+        poses = Poses.from_matrices(
+            torch.from_numpy(matrices),
+            times=None if stamps is None else torch.as_tensor(stamps, dtype=torch.float64),
+            unit=raw.unit,
+            tolerance=options.tolerance,
+        )
+    except ValueError as error:
+        raise PoseFileError(f"{path}: {error}") from None
+    return PoseFile(poses=poses, format=format, source=str(path), frame_ids=raw.frame_ids, camera=raw.camera)
+
+
+def _format(name: str) -> PoseFormat:
+    if name not in FORMATS:
+        offered = "; ".join(f"{key}: {value.about}" for key, value in FORMATS.items())
+        raise ValueError(f"format must be one of {', '.join(FORMATS)}, got {name!r}. {offered}.")
+    return FORMATS[name]
+
+
+def _settle_convention(path: Path, raw: RawPoses, options: ReadOptions) -> np.ndarray:
+    """Camera-to-world matrices in OpenCV axes and a right-handed world, refused with their place in the file."""
+    rotations, offsets = raw.matrices[:, :, :3].copy(), raw.matrices[:, :, 3].copy()
+    finite = np.isfinite(raw.matrices).all(axis=(1, 2))
+    if not finite.all():
+        raise PoseFileError(
+            f"{path}, {raw.places[int(np.argmin(finite))]} holds a value that is not finite. "
+            "Remove frames without a pose."
+        )
+    error = np.abs(rotations.transpose(0, 2, 1) @ rotations - np.eye(3)).max(axis=(1, 2))
+    if (error > options.tolerance).any():
+        worst = int(np.argmax(error))
+        scale = float(np.cbrt(abs(np.linalg.det(rotations[worst]))))
+        hint = (
+            f" The matrix is scaled by {scale:.6g}: divide the rotations by that."
+            if abs(scale - 1) > 1e-2
+            else ""
+        )
+        raise PoseFileError(
+            f"{path}, {raw.places[worst]}: the rotation is not orthonormal; R^T R is off by {error[worst]:.3g} "
+            f"where {options.tolerance:g} is allowed.{hint} Rounded files need a larger tolerance (--tolerance); "
+            "a larger error means another format or a column too many."
+        )
+    if options.mirror != "none":
+        axis = "xyz".index(options.mirror)
+        if options.direction == "camera-to-world":
+            rotations[:, axis, :] *= -1
+            offsets[:, axis] *= -1
+        else:
+            rotations[:, :, axis] *= -1
+    left_handed = np.linalg.det(rotations) < 0
+    if left_handed.any():
+        place = raw.places[int(np.argmax(left_handed))]
+        raise PoseFileError(
+            f"{path}, {place}: the rotation has determinant -1, a left-handed frame on one side. If the "
+            "world is left-handed, name the axis to negate: mirror='y' (--mirror y), or x, or z. A file from a "
+            "left-handed engine has to have the axes of world and camera converted together."
+        )
+    if options.direction == "world-to-camera":
+        offsets = -(rotations.transpose(0, 2, 1) @ offsets[:, :, None])[:, :, 0]
+        rotations = rotations.transpose(0, 2, 1)
+    if options.camera_axes == "opengl":
+        rotations = rotations * np.array([1.0, -1.0, -1.0])
+    return np.concatenate([rotations, offsets[:, :, None]], axis=2)
+
+
+def write_poses(path: str | Path, poses: Poses, *, format: str, camera: dict[str, Any] | None = None) -> None:
+    """Write poses with every digit (reading them back gives the same to 1e-9 or better), in one step.
+
+    A path that ends in .gz is compressed. ``camera`` is `CameraModel.to_dict()`, kept by format "merope".
+
+    Raises:
+        ValueError: if the format is unknown or needs what the poses lack.
+    """
+    writer = _format(format).write
+    if writer is None:
+        raise ValueError(f"format {format!r} can be read, not written.")
+    content = writer(poses, camera)
+    if Path(path).suffix == ".gz":
+        content = gzip.compress(content, mtime=0)
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def window(poses: Poses, *, start: int = 0, count: int | None = None, step: int = 1) -> Poses:
+    """``count`` poses from ``start`` on, every ``step``-th; all that follow without a count.
+
+    Raises:
+        TrajectoryError: if the trajectory is too short, with what it has and the flags to change.
+    """
+    if start < 0 or step < 1 or (count is not None and count < 1):
+        raise ValueError(f"start must be >= 0, step and count >= 1; got {start}, {step}, {count}.")
+    available = max(0, -(-(len(poses) - start) // step))
+    if available == 0 or (count is not None and count > available):
+        wanted = 1 if count is None else count
+        stride = f" of every {step}th pose" if step > 1 else ""
+        raise TrajectoryError(
+            f"the trajectory has {len(poses)} poses; {wanted}{stride} from {start} on need "
+            f"{start + (wanted - 1) * step + 1}. Use --start {max(0, len(poses) - 1 - (wanted - 1) * step)} or "
+            f"less, or --frames {max(available, 1)} or less."
+        )
+    stop = None if count is None else start + (count - 1) * step + 1
+    return poses[start:stop:step]
+
+
+def read_times(path: str | Path, *, options: ReadOptions | None = None) -> Float[Tensor, "time"]:
+    """Seconds from a text file with one stamp a line, such as KITTI's times.txt.
+
+    Raises:
+        PoseFileError: if there is more than one column.
+    """
+    table = read_table(Path(path), options or ReadOptions())
+    if table.num_columns != 1:
+        raise PoseFileError(
+            f"{path}, line {table.lines[0]} has {table.num_columns} numbers; a file of times has 1 a line."
+        )
+    return torch.from_numpy(table.values[:, 0].copy())
+
+
+def kitti_camera(poses: Poses, calibration: str | Path, *, camera: int) -> Poses:
+    """Poses of another camera of the KITTI rig; the files of poses belong to camera 0, the left grey one.
+
+    The rectified cameras differ by a shift: with P = K [I | t] in the calibration file, camera i sits at -t in
+    camera 0's axes (about 0.06 m to the left for camera 2, 0.54 m to the right for camera 1).
+
+    Raises:
+        PoseFileError: if the calibration has no usable row for the camera.
+    """
+    for line in read_text(Path(calibration)).splitlines():
+        name, _, rest = line.partition(":")
+        fields = rest.split()
+        if name.strip() == f"P{camera}" and len(fields) == 12:
+            projection = np.asarray(fields, dtype=np.float64).reshape(3, 4)
+            offset = torch.from_numpy(-np.linalg.solve(projection[:, :3], projection[:, 3]))
+            return Poses(
+                R_world_cam=poses.R_world_cam,
+                center_world=poses.center_world + poses.R_world_cam @ offset,
+                times=poses.times,
+                unit=poses.unit,
+            )
+    raise PoseFileError(f"{calibration} has no line 'P{camera}:' with 12 numbers.")

@@ -1,0 +1,271 @@
+"""Score recovered trajectories against commanded ones: `evaluate_clip` and `evaluate_clips`."""
+
+import platform
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+import merope
+from merope.evaluation import metrics
+from merope.evaluation.diagnostics import suspect_axes
+from merope.evaluation.estimators.base import Recovered
+from merope.evaluation.metrics import Aligned, AngleMethod
+from merope.evaluation.pairs import PairCounts, count_pairs
+from merope.evaluation.protocol import AUC_THRESHOLDS_DEG, FLAGS
+from merope.evaluation.result import ClipResult, EvaluationResult, Scores
+from merope.geometry.poses import Poses
+
+OnFailure = Literal["error", "worst", "skip"]
+# A command whose ends lie closer than this share of its length has no chord to divide by (Eq. 40)...
+_MIN_CHORD_SHARE = 1e-6
+# ...and neither has one in metres that ends within a centimetre of its start: a parked car's pose noise.
+_MIN_CHORD_METRES = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClipPair:
+    """One clip to score. ``estimated`` is None where recovery failed; ``clip_id`` must be unique in a set."""
+
+    clip_id: str
+    commanded: Poses
+    estimated: Poses | Recovered | None
+    first_generated: int | None = None
+
+
+def evaluate_clip(
+    commanded: Poses,
+    estimated: Poses | Recovered,
+    *,
+    clip_id: str = "clip",
+    first_generated: int | None = None,
+    method: AngleMethod = "atan2",
+    scale: Literal["metric", "up_to_scale"] | None = None,
+) -> ClipResult:
+    """All metrics of appendix B.2 for one clip, and beside them what those cannot see.
+
+    Eqs. 35-45 as printed. tr% uses the least-squares scale s*, CamMC and TransErr the max-norms of Eq. 38.
+    ``first_generated`` is the number of given frames: it adds the same figures over generated frames alone.
+    ``method="acos"`` takes the paper's arccosine instead of the exact atan2. ``scale`` says whether estimated
+    centres are metric (then the metric scale error is defined); without it, `Recovered` says, or metric is
+    taken where both units are metres.
+
+    Undefined values are None with a reason: tr% where the command has no end-to-end chord (below 1e-6 of its
+    path, or 1 cm for metres), scale figures where nothing moves or the estimate has no metric scale.
+
+    Raises:
+        ValueError: if the lengths differ, or fewer than two poses came.
+    """
+    recovered = estimated if isinstance(estimated, Recovered) else None
+    poses = recovered.poses if recovered is not None else estimated
+    assert isinstance(poses, Poses)
+    if scale is None:
+        scale = recovered.scale if recovered is not None else "metric"
+        if commanded.unit != "m" or poses.unit != "m":
+            scale = "up_to_scale"
+    aligned = Aligned.from_poses(commanded, poses)
+    num_registered = len(poses) if recovered is None else int(recovered.registered.sum())
+
+    flags: dict[str, str] = {}
+    chord_problem = _chord_problem(commanded)
+    if chord_problem:
+        flags["static_commanded"] = chord_problem
+    if metrics.is_static(aligned.center_hat_rel):
+        flags["static_estimate"] = FLAGS["static_estimate"]
+    elif not chord_problem and metrics.least_squares_scale(aligned) <= 0:
+        flags["reversed"] = f"s* = {metrics.least_squares_scale(aligned):.4g}: " + FLAGS["reversed"]
+    suspicion = suspect_axes(commanded, poses)
+    if suspicion is not None:
+        flags["axes_suspected"] = suspicion.text
+    if recovered is not None and num_registered < len(poses):
+        flags["partial_registration"] = (
+            f"{num_registered} of {len(poses)} frames registered; the others: {recovered.fill}"
+        )
+
+    def score(first: int) -> Scores:
+        return _score(
+            aligned, first=first, method=method, metric=scale == "metric", chord_problem=chord_problem
+        )
+
+    return ClipResult(
+        clip_id=clip_id,
+        num_frames=len(commanded),
+        num_registered=num_registered,
+        first_generated=first_generated,
+        angle_method=method,
+        unit=commanded.unit,
+        all=score(0),
+        generated=None if first_generated is None else score(first_generated),
+        flags=flags,
+    )
+
+
+def _score(
+    aligned: Aligned, *, first: int, method: AngleMethod, metric: bool, chord_problem: str | None
+) -> Scores:
+    pairs = count_pairs(aligned, first=first, method=method)
+    values: dict[str, float | None] = {
+        "rot_deg": metrics.rot_deg(aligned, first=first, method=method),
+        "tr_percent": None if chord_problem else metrics.tr_percent(aligned, first=first),
+        "cammc": metrics.cammc(aligned, first=first),
+        "rot_err_rad": metrics.rot_err_rad(aligned, first=first, method=method),
+        "trans_err": metrics.trans_err(aligned, first=first),
+        **_auc_values(pairs),
+    }
+    reasons = {"tr_percent": f"the command {chord_problem}"} if chord_problem else {}
+    moves = not metrics.is_static(aligned.center_rel)
+    values["scale"] = metrics.least_squares_scale(aligned) if moves and not chord_problem else None
+    ratio = metrics.metres_ratio(aligned) if metric and moves and not chord_problem else None
+    values["metres_ratio"] = ratio
+    values["scale_error_percent"] = None if ratio is None else abs(ratio - 1) * 100
+    if chord_problem or not moves:
+        reasons |= dict.fromkeys(
+            ("scale", "metres_ratio", "scale_error_percent"), f"the command {chord_problem}"
+        )
+    elif not metric:
+        reasons |= dict.fromkeys(("metres_ratio", "scale_error_percent"), "the estimate has no metric scale")
+    return Scores(values=values, reasons=reasons, pairs=pairs)
+
+
+def _auc_values(pairs: PairCounts) -> dict[str, float | None]:
+    return {
+        f"auc_{threshold}{suffix}": pairs.auc_percent(threshold, oriented=oriented)
+        for suffix, oriented in (("", False), ("_oriented", True))
+        for threshold in AUC_THRESHOLDS_DEG
+    }
+
+
+def _chord_problem(commanded: Poses) -> str | None:
+    """Why tr% (Eq. 40) is undefined for this command, as the end of a sentence; None where it is defined."""
+    chord = float((commanded.center_world[-1] - commanded.center_world[0]).norm())
+    unit = "m" if commanded.unit == "m" else f"({commanded.unit} units)"
+    if chord <= _MIN_CHORD_SHARE * commanded.path_length:
+        return f"ends where it began (chord {chord:.3g} {unit}, path {commanded.path_length:.3g} {unit})"
+    if commanded.unit == "m" and chord < _MIN_CHORD_METRES:
+        return f"stands still (chord {chord:.3g} m, less than {_MIN_CHORD_METRES} m)"
+    return None
+
+
+def evaluate_clips(
+    clips: Iterable[ClipPair],
+    *,
+    label: str = "estimate",
+    on_failure: OnFailure = "error",
+    method: AngleMethod = "atan2",
+    scale: Literal["metric", "up_to_scale"] | None = None,
+    seed: int = 0,
+    num_resamples: int = 1000,
+    settings: dict[str, Any] | None = None,
+) -> EvaluationResult:
+    """Score a set of clips: means and medians over clips, AUC pooled over the pairs of all clips.
+
+    ``on_failure`` decides about clips without an estimate: "error" names the first and stops, "worst" scores
+    it as the worst possible answer, "skip" leaves it out; the success rate counts it in every case.
+    Results do not depend on the order of the clips. ``seed`` is that of the bootstrap intervals.
+
+    Raises:
+        ValueError: if there are no clips, an id comes twice, or a clip failed under "error".
+    """
+    if on_failure not in ("error", "worst", "skip"):
+        raise ValueError(f"on_failure must be 'error', 'worst' or 'skip', got {on_failure!r}.")
+    results: list[ClipResult] = []
+    seen: set[str] = set()
+    num_skipped = 0
+    for clip in clips:
+        if clip.clip_id in seen:
+            raise ValueError(
+                f"clip_id {clip.clip_id!r} came twice; every clip counts once. Drop the duplicate."
+            )
+        seen.add(clip.clip_id)
+        if clip.estimated is not None:
+            results.append(
+                evaluate_clip(
+                    clip.commanded,
+                    clip.estimated,
+                    clip_id=clip.clip_id,
+                    first_generated=clip.first_generated,
+                    method=method,
+                    scale=scale,
+                )
+            )
+        elif on_failure == "error":
+            raise ValueError(
+                f"clip {clip.clip_id!r} has no estimated trajectory. Pass on_failure='worst' to score it as the "
+                "worst possible answer, or 'skip' to leave it out and have it counted."
+            )
+        elif on_failure == "skip":
+            num_skipped += 1
+        else:
+            results.append(worst_clip(clip, method=method))
+    if not results:
+        raise ValueError(
+            "there is nothing to score: "
+            + (f"all {num_skipped} clips failed and were skipped." if num_skipped else "no clips came.")
+        )
+    return EvaluationResult(
+        clips=tuple(results),
+        label=label,
+        on_failure=on_failure,
+        num_skipped=num_skipped,
+        seed=seed,
+        num_resamples=num_resamples,
+        settings={
+            "angle_method": method,
+            "versions": {
+                "merope": merope.__version__,
+                "torch": torch.__version__,
+                "numpy": np.__version__,
+                "python": platform.python_version(),
+            },
+            **(settings or {}),
+        },
+    )
+
+
+def worst_clip(clip: ClipPair, *, method: AngleMethod = "atan2") -> ClipResult:
+    """The score of a clip whose recovery failed, under ``on_failure="worst"``.
+
+    Rotations count as 180 degrees off from frame 2 on, max-normalised centres as opposite the command and at
+    full length, no pair is correct, and tr% is that of an estimate that does not move.
+    """
+    commanded = clip.commanded
+    half_turn = torch.diag(torch.tensor([-1.0, -1.0, 1.0], dtype=torch.float64))
+    standing = Poses(
+        R_world_cam=torch.cat([commanded.R_world_cam[:1], commanded.R_world_cam[1:] @ half_turn]),
+        center_world=commanded.center_world[:1].expand(len(commanded), 3),
+        unit=commanded.unit,
+    )
+    base = evaluate_clip(
+        commanded, standing, clip_id=clip.clip_id, first_generated=clip.first_generated, method=method
+    )
+    reach = 1 + metrics.max_normalised(Aligned.from_poses(commanded, standing).center_rel).norm(dim=-1)
+
+    def worst(scores: Scores, first: int) -> Scores:
+        trans = reach[max(first, 1) :]
+        values = dict(scores.values) | {
+            # A half turn is 2 sqrt(2) away from any rotation in Frobenius norm.
+            "cammc": float((8 + trans.square()).sqrt().sum()),
+            "trans_err": float(trans.sum()),
+            "scale": None,
+            "metres_ratio": None,
+            "scale_error_percent": None,
+        }
+        reasons = scores.reasons | dict.fromkeys(
+            ("scale", "metres_ratio", "scale_error_percent"), "no trajectory was recovered"
+        )
+        pairs = PairCounts.none_below(scores.pairs.num_pairs)
+        return Scores(values=values | _auc_values(pairs), reasons=reasons, pairs=pairs)
+
+    return ClipResult(
+        clip_id=clip.clip_id,
+        num_frames=base.num_frames,
+        num_registered=0,
+        first_generated=base.first_generated,
+        angle_method=method,
+        unit=base.unit,
+        all=worst(base.all, 0),
+        generated=None if base.generated is None else worst(base.generated, clip.first_generated or 0),
+        flags={"failed": FLAGS["failed"]},
+    )
