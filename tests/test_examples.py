@@ -36,7 +36,12 @@ def test_readme_example_runs(tmp_path):
     assert blocks, "README.md shows no Python"
     for block in blocks:
         done = subprocess.run(
-            [sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+            [sys.executable, "-c", block],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
 

@@ -15,7 +15,7 @@ def test_every_offered_name_exists(name):
 
 
 def test_unknown_name_lists_what_there_is():
-    with pytest.raises(AttributeError, match="it offers .*MeRoPE"):
+    with pytest.raises(AttributeError, match=r"it offers .*MeRoPE"):
         merope.MeRoPe  # noqa: B018
 
 
