@@ -172,6 +172,14 @@ def test_only_the_command_line_prints(relative):
     assert not prints, f"{relative} prints on lines {prints}"
 
 
+def test_every_folder_of_code_is_a_package():
+    # A folder without __init__.py imports fine from a checkout and is missing from an installation.
+    for path in PYTHON_FILES:
+        assert (path.parent / "__init__.py").exists(), (
+            f"{path.parent.relative_to(REPOSITORY)} has no __init__.py"
+        )
+
+
 def test_no_file_holds_two_ideas():
     for path in tracked_files():
         if path.suffix == ".py":
