@@ -202,7 +202,7 @@ def failing_set():
 
 
 def test_a_failed_clip_is_an_error_unless_told_otherwise():
-    with pytest.raises(ValueError, match="clip 'b' has no estimated trajectory.*'worst'.*'skip'"):
+    with pytest.raises(ValueError, match=r"clip 'b' has no estimated trajectory.*'worst'.*'skip'"):
         evaluate_clips(failing_set())
 
 
@@ -261,7 +261,7 @@ def test_json_round_trips_and_every_number_has_unit_and_protocol():
     assert read == json.loads(json.dumps(result.to_dict()))
     assert set(read["metrics"]) == set(SPECS) == set(read["metrics_generated_frames"])
     for key, metric in read["metrics"].items():
-        assert metric["unit"] and metric["protocol"], key
+        assert all(metric[name] for name in ("unit", "protocol")), key
         assert metric["num_clips"] + metric["num_excluded"] == 9
     assert read["flags"].keys() == FLAGS.keys()
     assert read["flags"]["failed"] == 1

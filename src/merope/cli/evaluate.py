@@ -1,0 +1,141 @@
+"""``merope evaluate``: score a file of estimated poses against the commanded ones."""
+
+from pathlib import Path
+from typing import Literal
+
+Format = Literal["kitti", "tum", "npy", "npz", "merope"]
+
+
+def evaluate(
+    *,
+    commanded: Path,
+    estimated: Path,
+    format: Format,
+    estimated_format: Format | None = None,
+    window: int | None = None,
+    first_generated: int | None = None,
+    scale: Literal["metric", "up-to-scale"] = "metric",
+    angle: Literal["atan2", "acos"] = "atan2",
+    out: Path | None = None,
+    json: bool = False,
+    delimiter: Literal["space", "comma"] = "space",
+    skip_lines: int = 0,
+    index_column: bool = False,
+    time_unit: Literal["s", "ms", "us", "ns"] = "s",
+    quaternion_order: Literal["xyzw", "wxyz"] = "xyzw",
+    direction: Literal["camera-to-world", "world-to-camera"] = "camera-to-world",
+    camera_axes: Literal["opencv", "opengl"] = "opencv",
+    mirror: Literal["none", "x", "y", "z"] = "none",
+    tolerance: float = 1e-3,
+    seed: int = 0,
+) -> None:
+    """Score a file of estimated poses against the commanded ones, with every metric of the paper's appendix B.2.
+
+    Poses are compared relative to the first frame. The number of poses may differ where frame numbers or
+    times say which belong together. Reversed motion, wrong camera axes and standing cameras are flagged in words.
+
+    Args:
+        commanded: File of commanded (true) poses.
+        estimated: File of estimated poses.
+        format: Format of both files: kitti (12 numbers a row), tum (t x y z qx qy qz qw), npy, npz, merope (JSON).
+        estimated_format: Format of the estimated file where it differs.
+        window: Cut both into consecutive clips of this many frames without overlap, and average over the clips.
+            Without it the whole file is one clip, and all its T (T - 1) / 2 pairs count.
+        first_generated: Number of given frames at the start of each clip; adds figures over the generated ones alone.
+        scale: Whether estimated centres are metres, which defines the metric scale error.
+        angle: atan2 is exact; acos is the formula as the paper prints it.
+        out: Folder for report.html, bev.png and metrics.json.
+        json: Print one JSON object with values, units, protocols, flags and every clip.
+        delimiter: What separates numbers, in both files.
+        skip_lines: Lines to leave out at the top of both files.
+        index_column: A frame number stands before each row, in both files.
+        time_unit: Unit of the time stamps, in both files.
+        quaternion_order: Order of quaternion components, in both files.
+        direction: Which way the matrices of the estimated file map.
+        camera_axes: Camera axes of the estimated file; opengl has y up and z back.
+        mirror: World axis of the estimated file to negate, where its world is left-handed.
+        tolerance: How far R^T R may be from the identity in either file.
+        seed: Seed of the bootstrap intervals.
+    """
+    from merope.data.pose_files import load_pose_file
+    from merope.data.pose_table import ReadOptions
+    from merope.errors import TrajectoryError
+    from merope.evaluation.matching import match_poses
+    from merope.evaluation.scoring import ClipPair, evaluate_clips
+
+    def options(**estimate_only: str) -> ReadOptions:
+        return ReadOptions(
+            delimiter=delimiter,
+            skip_lines=skip_lines,
+            index_column=index_column,
+            time_unit=time_unit,
+            quaternion_order=quaternion_order,
+            tolerance=tolerance,
+            **estimate_only,  # type: ignore[arg-type]
+        )
+
+    command_file = load_pose_file(commanded, format=format, options=options())
+    estimate_file = load_pose_file(
+        estimated,
+        format=estimated_format or format,
+        options=options(direction=direction, camera_axes=camera_axes, mirror=mirror),
+    )
+    matched = match_poses(
+        command_file.poses,
+        estimate_file.poses,
+        commanded_ids=command_file.frame_ids,
+        estimated_ids=estimate_file.frame_ids,
+    )
+    total = len(matched.commanded)
+    if window is not None and window < 2:
+        raise ValueError(f"--window must be 2 or more, got {window}.")
+    if window is not None and window > total:
+        raise TrajectoryError(
+            f"--window {window} is longer than the {total} matched poses. Use --window {total} or less, or leave it out."
+        )
+    length = window or total
+    starts = range(0, total - length + 1, length)
+    clips = [
+        ClipPair(
+            clip_id=f"frames {start} to {start + length - 1}",
+            commanded=matched.commanded[start : start + length],
+            estimated=matched.estimated[start : start + length],
+            first_generated=first_generated,
+        )
+        for start in starts
+    ]
+    remainder = total - length * len(clips)
+    result = evaluate_clips(
+        clips,
+        label=estimated.name,
+        method=angle,
+        scale="metric" if scale == "metric" else "up_to_scale",
+        seed=seed,
+        settings={
+            "commanded": commanded.name,
+            "estimated": estimated.name,
+            "format": format,
+            "matching": matched.rule,
+            "window": window,
+            "num_frames_left_over": remainder,
+        },
+    )
+    if out is not None:
+        from merope.evaluation.report import write_report
+
+        write_report(
+            out,
+            [result],
+            title=f"{estimated.name} against {commanded.name}",
+            commanded=matched.commanded,
+            recovered={estimated.name: matched.estimated},
+        )
+    if json:
+        print(result.to_json())
+        return
+    print(matched.rule)
+    if remainder:
+        print(f"{remainder} poses at the end do not fill a clip of {length} and are left out")
+    print(result.table())
+    if out is not None:
+        print(f"\nwritten to {out}: report.html, bev.png, metrics.json")
