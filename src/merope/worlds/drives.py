@@ -105,7 +105,13 @@ def _roundabout(rng: np.random.Generator) -> _Plan:
     radius = float(rng.uniform(10.0, 18.0))
     inward = np.radians(float(rng.uniform(30.0, 45.0)))
     around = np.radians(float(rng.choice([90.0, 180.0, 270.0]))) + 2.0 * inward
-    pieces = [_arc(-inward, 14.0, 4.0), np.zeros(20), _arc(around, radius, 5.0), np.zeros(20), _arc(-inward, 14.0, 4.0)]
+    pieces = [
+        _arc(-inward, 14.0, 4.0),
+        np.zeros(20),
+        _arc(around, radius, 5.0),
+        np.zeros(20),
+        _arc(-inward, 14.0, 4.0),
+    ]
     return _Plan(curvature=np.concatenate(pieces), cruise=float(rng.uniform(6.0, 12.0)))
 
 

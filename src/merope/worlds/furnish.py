@@ -7,8 +7,9 @@ import numpy as np
 from merope.worlds import props
 from merope.worlds.layout import Ground
 from merope.worlds.palette import Palette
+from merope.worlds.plan import edge_distance
 from merope.worlds.props import Prop
-from merope.worlds.street import MARGIN, CenterLine
+from merope.worlds.street import CenterLine
 
 
 def furnish(rng: np.random.Generator, palette: Palette, line: CenterLine, ground: Ground) -> list[Prop]:
@@ -44,29 +45,39 @@ class _Placer:
         self.edge = ground.half_road + ground.sidewalk
 
     def put(
-        self, made: dict, along: float, lateral: float, *, clear: float, turn: float = 0.0, movable: bool = False
+        self,
+        made: dict,
+        along: float,
+        lateral: float,
+        *,
+        clear: float,
+        turn: float = 0.0,
+        movable: bool = False,
     ) -> Iterator[Prop]:
         """The prop at ``lateral`` metres from the centre line, if its outline is ``clear`` metres off every carriageway."""
         point, tangent, normal = self.line.at(along)
         outward = self.side * normal
         yaw = float(np.arctan2(tangent[1], tangent[0])) + turn
         prop = Prop(center=point + lateral * outward, yaw=yaw, outward=outward, movable=movable, **made)
-        if self._edge_distance(prop.outline()).min() >= clear:
+        if self._edge_distance(prop) >= clear:
             yield prop
 
-    def _edge_distance(self, points: np.ndarray) -> np.ndarray:
-        """Metres from the nearest carriageway's edge, negative on it; far outside the raster counts as on it."""
-        ground = self.ground
-        rows, columns = ground.lateral.shape
-        i = np.rint((points[:, 0] - ground.origin_x) / ground.cell).astype(int)
-        j = np.rint((points[:, 1] - ground.origin_y) / ground.cell).astype(int)
-        off = (i < 0) | (j < 0) | (i >= columns) | (j >= rows)
-        lateral = ground.lateral[j.clip(0, rows - 1), i.clip(0, columns - 1)]
-        edge = np.where(off, -MARGIN, np.abs(lateral) - ground.half_road)
-        for x, y, along_x, along_y, half in ground.cross:
-            offset = along_x * (points[:, 1] - y) - along_y * (points[:, 0] - x)
-            edge = np.minimum(edge, np.abs(offset) - half)
-        return edge
+    def _edge_distance(self, prop: Prop) -> float:
+        """Metres from the nearest carriageway's edge to the prop's outline, negative on it."""
+        ground, (x, y) = self.ground, prop.center
+        return edge_distance(
+            ground.lateral,
+            ground.origin_x,
+            ground.origin_y,
+            ground.cell,
+            ground.half_road,
+            ground.cross,
+            x,
+            y,
+            prop.yaw,
+            prop.half_length,
+            prop.half_width,
+        )
 
 
 def _houses(
@@ -93,7 +104,9 @@ def _houses(
             lateral = place.edge + setback + float(rng.choice([0.0, 0.0, 1.5])) + 0.5 * depth
             yield from place.put(made, middle, lateral, clear=2.5, movable=True)
             if setback > 2.5 and rng.random() < 0.6:
-                made = props.block(rng, palette.leaf, length=length * 0.8, width=0.7, height=float(rng.uniform(0.7, 1.3)))
+                made = props.block(
+                    rng, palette.leaf, length=length * 0.8, width=0.7, height=float(rng.uniform(0.7, 1.3))
+                )
                 yield from place.put(made, middle, place.edge + 0.6, clear=1.5)
         along += length + float(rng.choice([0.0, 0.6, 3.0, 6.0]))
     along = low
@@ -103,7 +116,9 @@ def _houses(
             height = float(np.clip(typical * rng.uniform(1.0, 2.4), 8.0, 40.0))
             made = props.building(rng, palette.walls, length=length, depth=14.0, height=height)
             lateral = place.edge + float(rng.uniform(32.0, 60.0))
-            yield from place.put(made, along, lateral, clear=4.0, turn=float(rng.normal(0.0, 0.2)), movable=True)
+            yield from place.put(
+                made, along, lateral, clear=4.0, turn=float(rng.normal(0.0, 0.2)), movable=True
+            )
         along += length + float(rng.uniform(4.0, 16.0))
 
 

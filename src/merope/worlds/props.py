@@ -44,20 +44,14 @@ class Prop:
         """The same prop, ``distance`` metres further from the street."""
         return replace(self, center=self.center + distance * self.outward)
 
-    def outline(self, spacing: float = 3.0) -> np.ndarray:
-        """Plan points [N, 2] around its footprint."""
-        across = np.linspace(-1.0, 1.0, max(2, int(2.0 * self.half_length / spacing) + 1))
-        deep = np.linspace(-1.0, 1.0, max(2, int(2.0 * self.half_width / spacing) + 1))
-        local = [(u * self.half_length, v * self.half_width) for u in across for v in (-1.0, 1.0)]
-        local += [(u * self.half_length, v * self.half_width) for u in (-1.0, 1.0) for v in deep]
-        offsets = np.array(local)
-        cos, sin = np.cos(self.yaw), np.sin(self.yaw)
-        return self.center + offsets @ np.array([[cos, sin], [-sin, cos]])
 
-
-def building(rng: np.random.Generator, palette: Sequence[Color], *, length: float, depth: float, height: float) -> dict:
+def building(
+    rng: np.random.Generator, palette: Sequence[Color], *, length: float, depth: float, height: float
+) -> dict:
     """Parts and footprint of a house with regular windows; facade along the prop's x."""
-    base = np.array(palette[rng.integers(len(palette))]) * rng.uniform(0.85, 1.12) + rng.normal(0.0, 0.02, 3)
+    base = np.array(palette[int(rng.integers(len(palette)))]) * rng.uniform(0.85, 1.12) + rng.normal(
+        0.0, 0.02, 3
+    )
     color = tuple(np.clip(base, 0.05, 0.95).tolist())
     floor_height = float(rng.uniform(2.9, 3.6))
     height = floor_height * max(2, round(height / floor_height)) + 0.9
@@ -144,7 +138,11 @@ def tree(rng: np.random.Generator, leaf: Color, *, scale: float = 1.0) -> dict:
 
 def car(rng: np.random.Generator, palette: Sequence[Color]) -> dict:
     """A parked car: painted body, glazed cabin; its front looks along the prop's x."""
-    color = tuple(np.clip(np.array(palette[rng.integers(len(palette))]) + rng.normal(0, 0.03, 3), 0.04, 0.95).tolist())
+    color = tuple(
+        np.clip(
+            np.array(palette[int(rng.integers(len(palette)))]) + rng.normal(0, 0.03, 3), 0.04, 0.95
+        ).tolist()
+    )
     length = float(rng.uniform(3.7, 4.8))
     width = float(rng.uniform(1.7, 1.9))
     van = rng.random() < 0.2

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
+
+from merope.worlds.plan import point_at, sample_street
 
 # Metres of straight street beyond both ends of the path.
 EXTENSION = 170.0
@@ -29,13 +30,8 @@ class CenterLine:
 
     def at(self, along: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Point, tangent and left normal at an arc length (clamped to the ends)."""
-        index = int(np.clip(np.searchsorted(self.along, along), 1, len(self.along) - 1))
-        share = (along - self.along[index - 1]) / max(self.along[index] - self.along[index - 1], 1e-9)
-        share = float(np.clip(share, 0.0, 1.0))
-        point = self.points[index - 1] * (1.0 - share) + self.points[index] * share
-        tangent = self.tangents[index - 1] * (1.0 - share) + self.tangents[index] * share
-        tangent = tangent / max(np.linalg.norm(tangent), 1e-9)
-        return point, tangent, np.array([-tangent[1], tangent[0]])
+        x, y, tangent_x, tangent_y = point_at(self.points, self.along, self.tangents, along)
+        return np.array([x, y]), np.array([tangent_x, tangent_y]), np.array([-tangent_y, tangent_x])
 
 
 def resample_plan(points: np.ndarray, spacing: float) -> np.ndarray:
@@ -98,47 +94,6 @@ def follow(path: np.ndarray, heading: np.ndarray, *, offset: float, slack: float
     return CenterLine(points=middle, along=along - along[len(lead)], tangents=tangents)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def sample_street(points, along, origin_x, origin_y, cell, lateral_out, along_out):
-    """Fill signed distance to a polyline and arc length of the nearest point, at every node of a raster."""
-    rows, columns = lateral_out.shape
-    num = points.shape[0]
-    block = 16
-    for row in range(rows):
-        for column in range(columns):
-            x = origin_x + column * cell
-            y = origin_y + row * cell
-            best = 1e30
-            side = 1.0
-            where = 0.0
-            for first in range(0, num - 1, block):
-                # Points are about a spacing apart: a whole block can be ruled out from its first point.
-                gap_x = points[first, 0] - x
-                gap_y = points[first, 1] - y
-                last = min(first + block, num - 1)
-                reach = along[last] - along[first]
-                gap = np.sqrt(gap_x * gap_x + gap_y * gap_y) - reach
-                if gap > 0.0 and gap * gap > best:
-                    continue
-                for k in range(first, last):
-                    ax = points[k, 0]
-                    ay = points[k, 1]
-                    vx = points[k + 1, 0] - ax
-                    vy = points[k + 1, 1] - ay
-                    square = vx * vx + vy * vy
-                    share = ((x - ax) * vx + (y - ay) * vy) / max(square, 1e-12)
-                    share = min(1.0, max(0.0, share))
-                    rx = x - ax - share * vx
-                    ry = y - ay - share * vy
-                    distance = rx * rx + ry * ry
-                    if distance < best:
-                        best = distance
-                        side = 1.0 if vx * ry - vy * rx >= 0.0 else -1.0
-                        where = along[k] + share * (along[k + 1] - along[k])
-            lateral_out[row, column] = side * np.sqrt(best)
-            along_out[row, column] = where
-
-
 def street_raster(line: CenterLine, plans: np.ndarray) -> tuple[float, float, np.ndarray, np.ndarray]:
     """Origin x, origin y, lateral and along rasters that cover all ``plans`` [N, 2] with ``MARGIN`` around."""
     low = np.floor(plans.min(axis=0) - MARGIN)
@@ -146,5 +101,19 @@ def street_raster(line: CenterLine, plans: np.ndarray) -> tuple[float, float, np
     columns, rows = (((high - low) / CELL).astype(int) + 1).tolist()
     lateral = np.empty((rows, columns), dtype=np.float32)
     along = np.empty((rows, columns), dtype=np.float32)
-    sample_street(line.points, line.along, float(low[0]), float(low[1]), CELL, lateral, along)
+    keep = _corners(line)
+    points, arcs = np.ascontiguousarray(line.points[keep]), np.ascontiguousarray(line.along[keep])
+    sample_street(points, arcs, float(low[0]), float(low[1]), CELL, lateral, along)
     return float(low[0]), float(low[1]), lateral, along
+
+
+def _corners(line: CenterLine) -> np.ndarray:
+    """Indices of the points that a polyline needs: chords stay within 20 m and 3 mrad, hence 8 mm, of the line."""
+    angles = np.unwrap(np.arctan2(line.tangents[:, 1], line.tangents[:, 0]))
+    turned = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(angles)))])
+    keep = [0]
+    for index in range(1, len(angles)):
+        far = line.along[index] - line.along[keep[-1]] >= 20.0
+        if far or turned[index] - turned[keep[-1]] >= 3e-3 or index == len(angles) - 1:
+            keep.append(index)
+    return np.array(keep)

@@ -1,13 +1,28 @@
-"""Colours of the ground, the solids and the sky, before light and haze.
+"""Colours of the ground and the solids, before light and haze.
 
 Every function takes the footprint of the sample (metres on the surface) and filters itself with it; see
 ``textures``.
 """
 
+# Numba infers the types of these functions at each call.
+# mypy: disable-error-code="no-untyped-def,name-defined,syntax"
+
 import numpy as np
 
-from merope.worlds.layout import BARK, CAR_BODY, CAR_CABIN, LEAF, METAL, SIGN, STONE, WALL
-from merope.worlds.textures import _jit, band, cells, detail2, detail3, fade, lattice, mix, noise2, pulses, ramp, tone
+from merope.worlds.layout import BARK, CAR_BODY, CAR_CABIN, LEAF, METAL, SIGN, WALL
+from merope.worlds.textures import (
+    _jit,
+    band,
+    cells,
+    detail2,
+    detail3,
+    fade,
+    lattice,
+    mix,
+    pulses,
+    ramp,
+    tone,
+)
 
 
 @_jit
@@ -53,7 +68,9 @@ def lane_paint(ground, table, lateral, along, width_lateral, width_along):
     if lattice(table, block, 91) < ground.zebra_share:
         start = block * 40.0 + 8.0 + 20.0 * lattice(table, block, 92)
         crossing = band(along, start, start + 3.2, width_along)
-        stripes = pulses(lateral, 1.1, 0.55, width_lateral) * ramp(ground.half_driven - 0.3 - side, width_lateral)
+        stripes = pulses(lateral, 1.1, 0.55, width_lateral) * ramp(
+            ground.half_driven - 0.3 - side, width_lateral
+        )
         paint = paint * (1.0 - band(along, start - 1.0, start + 4.2, width_along))
         paint = max(paint, crossing * stripes)
     return 0.9 * paint
@@ -125,10 +142,14 @@ def ground_color(ground, table, x, y, dir_x, dir_y, dir_z, spread):
         walk = ramp(edge, width_edge) - ramp(edge - ground.sidewalk, width_edge)
         slab = cells(table, along, lateral, ground.slab * 1.5, ground.slab, width)
         joint = max(
-            pulses(along, ground.slab * 1.5, 0.05, width_along), pulses(lateral, ground.slab, 0.05, width_lateral)
+            pulses(along, ground.slab * 1.5, 0.05, width_along),
+            pulses(lateral, ground.slab, 0.05, width_lateral),
         )
         joint *= fade(width, ground.slab * 2.0)
-        stone = tone(ground.pavement, (1.0 + 0.3 * slab + 0.16 * blotch + 0.2 * fine + 0.25 * grit) * (1.0 - 0.35 * joint))
+        stone = tone(
+            ground.pavement,
+            (1.0 + 0.3 * slab + 0.16 * blotch + 0.2 * fine + 0.25 * grit) * (1.0 - 0.35 * joint),
+        )
         color = mix(color, stone, walk)
         curb = ramp(edge, width_edge) - ramp(edge - 0.28, width_edge)
         color = mix(color, ground.kerb, curb)
@@ -177,7 +198,12 @@ def wall_color(table, color, style, face, u, z, extent, height, width):
         trim = (frame_u * frame_z * fits - glass) * 0.7
         base = mix(base, (0.9, 0.88, 0.84), max(0.0, trim))
         if width < 0.3:
-            bar = band(in_bay - np.floor(in_bay / bay) * bay, 0.5 * glass_width - 0.05, 0.5 * glass_width + 0.05, width)
+            bar = band(
+                in_bay - np.floor(in_bay / bay) * bay,
+                0.5 * glass_width - 0.05,
+                0.5 * glass_width + 0.05,
+                width,
+            )
             glass *= 1.0 - 0.8 * bar
     share = fade(width, 1.2 * bay)
     pick = lattice(table, int(column + seed * 31.0 + 5.0 * face), int(level + seed * 17.0))
@@ -190,7 +216,9 @@ def wall_color(table, color, style, face, u, z, extent, height, width):
     pane = mix((0.20, 0.25, 0.31), inside, share)
     depth = z / floor_height - level
     if curtain > 0.5:
-        pane = mix(pane, (0.75, 0.72, 0.66), share * ramp(depth - 0.4 - 0.4 * curtain + 0.2, max(width, 0.02)))
+        pane = mix(
+            pane, (0.75, 0.72, 0.66), share * ramp(depth - 0.4 - 0.4 * curtain + 0.2, max(width, 0.02))
+        )
     pane = tone(pane, 1.0 + 0.25 * detail2(table, su * 1.3 + z, z - su, 0.8, width))
     base = mix(base, pane, min(1.0, glass))
     plinth = ramp(0.45 - z, width)
@@ -205,7 +233,9 @@ def car_color(table, color, style, material, face, u, z, extent, bottom, height,
     if material == CAR_CABIN:
         if face == 2:
             return base
-        rim = band(u, -extent + 0.10, extent - 0.10, width) * band(z, bottom + 0.04, bottom + height - 0.07, width)
+        rim = band(u, -extent + 0.10, extent - 0.10, width) * band(
+            z, bottom + 0.04, bottom + height - 0.07, width
+        )
         if face == 1:
             rim *= 1.0 - band(u, -0.05, 0.05, width)
         pane = tone(glass, 1.0 + 0.9 * (z - bottom) / height)
@@ -264,34 +294,3 @@ def solid_color(solids, table, item, face, u, z, x, y, extent, width):
     rough = detail3(table, x, y, z, 1.1, width) + detail3(table, x, y, z + 4.0, 0.3, width)
     fine = detail3(table, x + 2.0, y, z, 0.09, width)
     return tone(color, 1.0 + 0.45 * rough + 0.4 * fine)
-
-
-@_jit
-def sky_color(light, dir_x, dir_y, dir_z, spread):
-    """Sky in a direction: gradient, a glow around the sun, clouds and a ridge on the horizon, all infinitely far."""
-    up = max(dir_z, 0.0)
-    color = mix(light.horizon, light.zenith, min(1.0, np.sqrt(up) * 1.15))
-    facing = dir_x * light.sun[0] + dir_y * light.sun[1] + dir_z * light.sun[2]
-    if facing > 0.6:
-        glow = (facing - 0.6) / 0.4
-        color = mix(color, (1.0, 0.96, 0.86), 0.55 * glow * glow * glow)
-    if dir_z > 0.03:
-        x = 1.6 * dir_x / (dir_z + 0.12)
-        y = 1.6 * dir_y / (dir_z + 0.12)
-        width = 1.6 * spread / ((dir_z + 0.12) * (dir_z + 0.12))
-        cover = light.cloud_cover + detail2(light.table, x, y, 1.7, width) + 0.5 * detail2(light.table, x, y, 0.6, width)
-        cover += 0.25 * detail2(light.table, x, y, 0.2, width)
-        share = min(1.0, max(0.0, 2.5 * cover)) * min(1.0, (dir_z - 0.03) * 8.0)
-        color = mix(color, light.cloud, 0.8 * share)
-    elif dir_z < -0.02:
-        return light.horizon
-    flat = max(np.sqrt(dir_x * dir_x + dir_y * dir_y), 1e-9)
-    tangent = dir_z / flat
-    if tangent < light.ridge_height * 1.05:
-        bearing_x = dir_x / flat
-        bearing_y = dir_y / flat
-        crest = 0.7 * noise2(light.table, 2.5 * bearing_x + 9.0, 2.5 * bearing_y)
-        crest += 0.3 * noise2(light.table, 9.0 * bearing_x, 9.0 * bearing_y + 5.0)
-        hidden = ramp(light.ridge_height * crest - tangent, spread)
-        color = mix(color, mix(light.ridge, light.horizon, 0.35), hidden)
-    return color

@@ -5,6 +5,9 @@ Everything here is compiled with numba. A surface is a function of metric surfac
 Colours are display values in [0, 1]; no gamma is applied.
 """
 
+# Numba infers the types of these functions at each call.
+# mypy: disable-error-code="no-untyped-def,name-defined,syntax"
+
 import numpy as np
 from numba import njit
 

@@ -49,14 +49,18 @@ def turn_variant(
             f"curvature and ramp_length must not be negative and fps be positive; got {curvature}, {ramp_length}, {fps}."
         )
     if poses.unit != "m":
-        raise TrajectoryError(f"poses must be in metres; their unit is {poses.unit!r}. Scale them with Poses.scaled.")
+        raise TrajectoryError(
+            f"poses must be in metres; their unit is {poses.unit!r}. Scale them with Poses.scaled."
+        )
     rotation, center = poses.R_world_cam.numpy(), poses.center_world.numpy()
     heading = _level_headings(rotation)
     forward = np.stack([np.cos(heading), np.sin(heading), np.zeros_like(heading)], axis=1)
     axle = center - axle_to_camera * forward
     steps = np.diff(axle[start:], axis=0)
     lengths = np.linalg.norm(steps[:, :2], axis=1)
-    seconds = np.diff(poses.times.numpy()[start:]) if poses.times is not None else np.full(len(steps), 1.0 / fps)
+    seconds = (
+        np.diff(poses.times.numpy()[start:]) if poses.times is not None else np.full(len(steps), 1.0 / fps)
+    )
     # Heading against heading rather than step against step: a step of millimetres has no direction.
     base = np.diff(np.unwrap(heading[start:])) / np.maximum(lengths, 0.05)
     sign = 1.0 if side == "left" else -1.0

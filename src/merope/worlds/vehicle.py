@@ -40,7 +40,9 @@ def feasible_speed(route: Route, *, lateral: float, accelerate: float, brake: fl
     return np.sqrt(square)
 
 
-def travelled(speed: np.ndarray, *, start: float, duration: float, hold: float, step: float = 0.01) -> np.ndarray:
+def travelled(
+    speed: np.ndarray, *, start: float, duration: float, hold: float, step: float = 0.01
+) -> np.ndarray:
     """Metres along the route at times 0, ``step``, ... ``duration``, for a profile from `feasible_speed`.
 
     Where the profile falls to zero the car stands ``hold`` seconds and then moves on. Speeds are smoothed over
@@ -128,5 +130,7 @@ def body_motion(rng: np.random.Generator, *, num_frames: int, fps: float, streng
     for column, scale in enumerate((np.radians(0.2), np.radians(0.15), 0.008)):
         for _ in range(3):
             rate = rng.uniform(0.8, 3.0)
-            motion[:, column] += scale * np.sqrt(2.0 / 3.0) * np.sin(2 * np.pi * (rate * times + rng.random()))
+            motion[:, column] += (
+                scale * np.sqrt(2.0 / 3.0) * np.sin(2 * np.pi * (rate * times + rng.random()))
+            )
     return strength * motion

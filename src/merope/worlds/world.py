@@ -65,7 +65,9 @@ def build_world(seed: int, *, paths: Sequence[Poses] = ()) -> World:
     points = np.concatenate(driven)
     props = keep_clear(furnish(rng, palette, line, ground), points, CLEARANCE + 0.25)
     solids = _solids(props)
-    return World(seed=int(seed), solids=solids, grid=_grid(solids, ground), ground=ground, light=light, line=line)
+    return World(
+        seed=int(seed), solids=solids, grid=_grid(solids, ground), ground=ground, light=light, line=line
+    )
 
 
 def keep_clear(props: Sequence[Prop], points: np.ndarray, clearance: float) -> list[Prop]:
