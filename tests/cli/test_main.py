@@ -38,6 +38,16 @@ def missing_file() -> None:
         pass
 
 
+def missing_package() -> None:
+    """Fail because an optional package is not there."""
+    raise ModuleNotFoundError("No module named 'pycolmap'", name="pycolmap")
+
+
+def broken_install() -> None:
+    """Fail because a package that must be there is not."""
+    raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+
 def counted(*, times: int = 1, json: bool = False) -> int:
     """Return a number.
 
@@ -53,6 +63,7 @@ def commands(monkeypatch):
     """Commands of this file in place of the real ones."""
     module = types.ModuleType("fake_commands")
     names = ["our_value_error", "foreign_value_error", "trajectory_error", "missing_file", "counted"]
+    names += ["missing_package", "broken_install"]
     for name in names:
         setattr(module, name, globals()[name])
     monkeypatch.setitem(sys.modules, "fake_commands", module)
@@ -78,6 +89,16 @@ def test_our_value_error_prints_plainly(commands, capsys):
 def test_missing_file_is_named(commands, capsys):
     assert entry.run(["missing-file"]) == 1
     assert capsys.readouterr().err == "merope missing-file: no/such/poses.txt: no such file or directory\n"
+
+
+def test_missing_optional_package_names_its_extra(commands, capsys):
+    assert entry.run(["missing-package"]) == 1
+    assert "pip install 'merope[eval]'" in capsys.readouterr().err
+
+
+def test_broken_installation_keeps_its_traceback(commands):
+    with pytest.raises(ModuleNotFoundError):
+        entry.run(["broken-install"])
 
 
 def test_unknown_error_keeps_its_traceback(commands):

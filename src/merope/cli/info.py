@@ -6,21 +6,15 @@ import platform
 from json import dumps
 
 import merope
+from merope.cli.extras import EXTRA_OF
 
 CORE = ("torch", "numpy", "diffusers", "accelerate", "safetensors", "scipy", "numba", "av", "pillow", "tyro")
-OPTIONAL = {
-    "matplotlib": "plot",
-    "pycolmap": "eval",
-    "transformers": "text",
-    "triton": "triton",
-}
-"""Optional package -> the extra that brings it."""
 
 
 def versions() -> dict[str, str | None]:
     """Installed version per package, None where it is missing."""
     found: dict[str, str | None] = {}
-    for package in (*CORE, *OPTIONAL):
+    for package in (*CORE, *EXTRA_OF):
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
@@ -57,6 +51,6 @@ def info(*, json: bool = False) -> None:
         print(f"{name:<14}{facts[name]}")
     print(f"{'devices':<14}{', '.join(devices)}")
     for package, version in versions().items():
-        extra = OPTIONAL.get(package)
+        extra = EXTRA_OF.get(package)
         missing = f"missing; pip install 'merope[{extra}]'" if extra else "missing"
         print(f"{package:<14}{version or missing}")

@@ -14,7 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import merope
-from merope.errors import MeropeError
+from merope.cli.extras import EXTRA_OF
+from merope.errors import MeropeError, MissingDependency
 
 PACKAGE_FOLDER = Path(merope.__file__).resolve().parent
 TRACEBACK_VARIABLE = "MEROPE_TRACEBACK"
@@ -79,13 +80,15 @@ def overview() -> str:
 def is_known(error: BaseException) -> bool:
     """Whether the message alone tells the user what to mend.
 
-    That holds for the library's own family, for a file that cannot be opened, and for a wrong argument
-    that this library itself refused. A ValueError or TypeError from inside another package is a defect.
+    That holds for the library's own family, for a file that cannot be opened, for an optional package that
+    is not installed, and for a wrong argument that this library itself refused. A ValueError or TypeError from inside another package is a defect.
     """
     if isinstance(error, MeropeError):
         return True
     if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | NotADirectoryError):
         return True
+    if isinstance(error, ModuleNotFoundError):
+        return error.name in EXTRA_OF
     if not isinstance(error, ValueError | TypeError):
         return False
     files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -116,8 +119,8 @@ def run(arguments: Sequence[str]) -> int:
 
     import tyro
 
-    command = commands[name].load()
     try:
+        command = commands[name].load()
         # Not both --json and --no-json: only the one that changes something.
         outcome = tyro.cli(command, prog=f"merope {name}", args=rest, config=(tyro.conf.FlagCreatePairsOff,))
     except Exception as error:
@@ -132,6 +135,10 @@ def plain_message(error: BaseException) -> str:
     """The text of an error for a reader who never sees the class name."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {(error.strerror or 'cannot be opened').lower()}"
+    if isinstance(error, ModuleNotFoundError) and error.name is not None:
+        return str(
+            MissingDependency.for_extra(error.name, extra=EXTRA_OF[error.name], purpose="this command")
+        )
     return str(error)
 
 

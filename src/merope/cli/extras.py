@@ -1,0 +1,10 @@
+"""Which optional package comes with which extra of this project."""
+
+EXTRA_OF = {
+    "matplotlib": "plot",
+    "pycolmap": "eval",
+    "transformers": "text",
+    "ftfy": "text",
+    "sentencepiece": "text",
+    "triton": "triton",
+}

@@ -1,0 +1,25 @@
+"""The table of extras against the project's metadata."""
+
+import tomllib
+
+from merope.cli.extras import EXTRA_OF
+from tests.support.shared import REPOSITORY
+
+
+def test_every_extra_brings_its_package():
+    with open(REPOSITORY / "pyproject.toml", "rb") as file:
+        extras = tomllib.load(file)["project"]["optional-dependencies"]
+    for package, extra in EXTRA_OF.items():
+        assert any(line.startswith(package) for line in extras[extra]), f"{extra} does not bring {package}"
+
+
+def test_constraints_hold_exact_versions_and_no_places():
+    lines = (REPOSITORY / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    assert "torch==2.13.0" in pins
+    for pin in pins:
+        name, _, version = pin.partition("==")
+        assert name, pin
+        assert version[0].isdigit(), pin
+        assert "/" not in pin, pin
+        assert "+" not in pin, pin
