@@ -81,7 +81,8 @@ def is_known(error: BaseException) -> bool:
     """Whether the message alone tells the user what to mend.
 
     That holds for the library's own family, for a file that cannot be opened, for an optional package that
-    is not installed, and for a wrong argument that this library itself refused. A ValueError or TypeError from inside another package is a defect.
+    is not installed, and for a wrong argument that this library itself refused. A ValueError or TypeError
+    from inside another package is a defect.
     """
     if isinstance(error, MeropeError):
         return True
