@@ -6,6 +6,7 @@ from merope.cameras.kannala_brandt import KannalaBrandt
 from merope.cameras.latent_poses import latent_pose_index, latent_poses
 from merope.cameras.opencv import OpenCV
 from merope.cameras.pinhole import Pinhole
+from merope.cameras.rays import ViewRays
 from merope.cameras.tokens import TokenGrid
 from merope.cameras.unified import UnifiedCamera
 
@@ -17,6 +18,7 @@ __all__ = [
     "Pinhole",
     "TokenGrid",
     "UnifiedCamera",
+    "ViewRays",
     "latent_pose_index",
     "latent_poses",
 ]

@@ -37,13 +37,14 @@ class RadialLens(CameraModel):
         """Smallest angle [*view] at which the radius stops growing, infinity if it never does."""
 
     def _check_lens(self) -> None:
-        require("max_theta", self.max_theta, above=0, at_most=math.pi)
+        # Half a turn in float32 is a little more than half a turn.
+        require("max_theta", self.max_theta, above=0, at_most=math.pi * (1 + 1e-6))
 
     @property
     def theta_limit(self) -> Tensor:
         """Largest valid angle from the axis, radians: ``max_theta`` or the fold, whichever comes first."""
         fold = self._fold_theta()
-        return torch.minimum(fold, to_tensor(self.max_theta).detach().to(fold))
+        return torch.minimum(fold, to_tensor(self.max_theta).detach().to(fold)).clamp(max=math.pi)
 
     def _plane_to_rays(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         limit = align(self.theta_limit, x)

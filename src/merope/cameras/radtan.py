@@ -53,7 +53,7 @@ class RadialTangential(NamedTuple):
         mapped_x, mapped_y, jacobian = _map(x, y, self.aligned(x))
         return mapped_x, mapped_y, within & _positive_definite(jacobian)
 
-    def undistort(self, x: Tensor, y: Tensor, *, max_steps: int = 30) -> tuple[Tensor, Tensor, Tensor]:
+    def undistort(self, x: Tensor, y: Tensor, *, max_steps: int = 60) -> tuple[Tensor, Tensor, Tensor]:
         """The plane coordinates that ``distort`` takes to (x, y), and where there are such; zero elsewhere.
 
         Newton's method from the exact solution of the radial part. The gradient is that of the implicit
@@ -76,23 +76,45 @@ class RadialTangential(NamedTuple):
             return radius * value, value + 2 * radius * radius * slope
 
         distance = torch.hypot(x, y)
-        # With tangential terms the image reaches a little past the radial part's: start at its edge there.
+        # With tangential terms the image reaches a little past the radial part's: start at its edge there,
+        # and further in where the map has folded already.
         start = invert_increasing(radial, torch.minimum(distance, radial(limit)[0]), limit)
+        eps = torch.finfo(x.dtype).eps
         scale = torch.where(distance > 0, start / torch.where(distance > 0, distance, 1), 0)
         root_x, root_y = x * scale, y * scale
-        eps = torch.finfo(x.dtype).eps
-        for _ in range(max_steps):
+        mapped_x, mapped_y, jacobian = _map(root_x, root_y, coefficients)
+        for _ in range(20):
+            convex = _positive_definite(jacobian)
+            if bool(convex.all()):
+                break
+            root_x, root_y = (
+                torch.where(convex, root_x, 0.9 * root_x),
+                torch.where(convex, root_y, 0.9 * root_y),
+            )
             mapped_x, mapped_y, jacobian = _map(root_x, root_y, coefficients)
+        # Damped Newton on a convex potential: a step must stay where it is convex and shrink the residual.
+        residual = torch.hypot(mapped_x - x, mapped_y - y)
+        damping = torch.ones_like(x)
+        for _ in range(max_steps):
             step_x, step_y = _solve_symmetric(jacobian, mapped_x - x, mapped_y - y)
-            root_x, root_y = root_x - step_x, root_y - step_y
-            inward = (limit / torch.hypot(root_x, root_y).clamp(min=1e-12)).clamp(max=1)
-            root_x, root_y = root_x * inward, root_y * inward
             if bool((torch.hypot(step_x, step_y) <= 4 * eps * (1 + start)).all()):
                 break
-        mapped_x, mapped_y, jacobian = _map(root_x, root_y, coefficients)
+            next_x, next_y = root_x - damping * step_x, root_y - damping * step_y
+            next_mapped_x, next_mapped_y, next_jacobian = _map(next_x, next_y, coefficients)
+            next_residual = torch.hypot(next_mapped_x - x, next_mapped_y - y)
+            better = next_residual < residual
+            better &= _within(next_x, next_y, limit) & _positive_definite(next_jacobian)
+            damping = torch.where(better, (2 * damping).clamp(max=1), damping / 2)
+            residual = torch.where(better, next_residual, residual)
+            root_x, root_y = torch.where(better, next_x, root_x), torch.where(better, next_y, root_y)
+            mapped_x = torch.where(better, next_mapped_x, mapped_x)
+            mapped_y = torch.where(better, next_mapped_y, mapped_y)
+            pairs = zip(next_jacobian, jacobian, strict=True)
+            xx, xy, yy = (torch.where(better, following, current) for following, current in pairs)
+            jacobian = (xx, xy, yy)
         # A root found has a residual of a few eps times the polynomial's largest term; a missing one of
         # the order of its distance to the image's edge.
-        solved = torch.hypot(mapped_x - x, mapped_y - y) <= eps**0.65 * (1 + distance)
+        solved = residual <= eps**0.65 * (1 + distance)
         valid = solved & _within(root_x, root_y, limit) & _positive_definite(jacobian)
         return torch.where(valid, root_x, 0), torch.where(valid, root_y, 0), valid
 

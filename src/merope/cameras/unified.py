@@ -43,7 +43,8 @@ class UnifiedCamera(CameraModel):
         """
         half = torch.deg2rad(to_tensor(fov_x_deg).to(torch.float64)) / 2
         depth = to_tensor(xi).to(torch.float64)
-        allowed = torch.cos(half) > -torch.minimum(depth, 1 / depth)
+        # At the limit itself the focal length is zero, but for rounding.
+        allowed = torch.cos(half) > 1e-9 - torch.minimum(depth, 1 / depth)
         if not bool((allowed & (half > 0) & (half < math.pi)).all()):
             raise ValueError(
                 f"fov_x_deg must be above 0 and keep cos(fov / 2) above -min(xi, 1 / xi), got {fov_x_deg} with "
