@@ -18,6 +18,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import importlib.machinery
 import random
 import re
+import socket
 import sys
 from collections.abc import Iterator
 
@@ -66,6 +67,19 @@ def fixed_seeds() -> None:
     # A library under test may still draw from numpy's global state.
     np.random.seed(0)  # noqa: NPY002
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything works offline: a test that reaches for another machine fails and says where to."""
+    connect = socket.socket.connect
+
+    def connect_here_only(own, address):
+        if own.family != socket.AF_UNIX and address[0] not in ("127.0.0.1", "localhost", "::1"):
+            raise AssertionError(f"a test tried to connect to {address}")
+        return connect(own, address)
+
+    monkeypatch.setattr(socket.socket, "connect", connect_here_only)
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """The test run's own promises."""
 
+import socket
+
 import pytest
 import torch
 from jaxtyping import TypeCheckError
@@ -29,3 +31,11 @@ def test_poisoned_memory_shows_unwritten_elements(poisoned_memory):
 
 def test_every_test_starts_from_the_same_random_state():
     assert torch.initial_seed() == 0
+
+
+def test_a_connection_to_another_machine_fails():
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_STREAM) as line,
+        pytest.raises(AssertionError, match=r"192\.0\.2\.1"),
+    ):
+        line.connect(("192.0.2.1", 80))
