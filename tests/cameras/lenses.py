@@ -16,6 +16,7 @@ LENSES: dict[str, CameraModel] = {
     "pinhole": Pinhole(**RASTER),
     "radtan": OpenCV(**OPENCV_RASTER, k1=-0.28, k2=0.09, p1=1.1e-3, p2=-0.7e-3, k3=-0.01),
     "radtan_folding": OpenCV(**OPENCV_RASTER, k1=-0.45, k2=0.05, p1=-2e-3, p2=3e-3),
+    "pincushion": OpenCV(**OPENCV_RASTER, k1=0.11, k2=0.03, p1=1e-3, k3=0.02),
     "rational": OpenCV(
         **OPENCV_RASTER, k1=0.31, k2=0.04, p1=4e-4, p2=-9e-4, k3=0.002, k4=0.66, k5=0.13, k6=0.004
     ),

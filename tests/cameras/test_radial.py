@@ -56,6 +56,9 @@ def test_lens_without_fold_reaches_round_to_its_back():
     assert camera.project(at_angles(179.9, 180.0))[1][0]
     exactly_behind = torch.tensor([0.0, 0.0, -1.0], dtype=torch.float64)
     assert not camera.project(exactly_behind)[1]
+    rim = torch.tensor([math.pi - 1e-3, math.pi], dtype=torch.float64) * camera.fx + camera.cx
+    pixels = torch.stack((rim, torch.full_like(rim, camera.cy)), -1)
+    assert camera.unproject(pixels)[1].tolist() == [True, False]
 
 
 def test_each_view_has_its_own_fold():

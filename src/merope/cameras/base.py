@@ -89,8 +89,6 @@ class CameraModel(ABC):
         self._check_parameters()
         self._check_lens()
 
-    # ---- the curved part, one file per model ----
-
     @abstractmethod
     def _plane_to_rays(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Unit rays [..., 3] and validity of plane points; x and y are finite and at most ``MAX_SLOPE``.
@@ -108,8 +106,6 @@ class CameraModel(ABC):
     def _check_lens(self) -> None:  # noqa: B027 - a hook, most lenses need none
         """Raises ValueError where a lens parameter has no meaning."""
 
-    # ---- pixels and rays ----
-
     def unproject(
         self, pixels: Float[Tensor, "*batch 2"]
     ) -> tuple[Float[Tensor, "*batch 3"], Bool[Tensor, "*batch"]]:
@@ -124,7 +120,7 @@ class CameraModel(ABC):
         u, v = torch.where(valid[..., None], pixels, 0).unbind(-1)
         x = (u - align(self.cx, u)) / align(self.fx, u)
         y = (v - align(self.cy, v)) / align(self.fy, v)
-        valid = valid & (x.detach().abs() <= MAX_SLOPE) & (y.detach().abs() <= MAX_SLOPE)
+        valid = valid & _within_plane(x, y)
         dirs_cam, mapped = self._plane_to_rays(torch.where(valid, x, 0), torch.where(valid, y, 0))
         valid = valid & mapped
         return torch.where(valid[..., None], dirs_cam, dirs_cam.new_tensor([0.0, 0.0, 1.0])), valid
@@ -148,7 +144,7 @@ class CameraModel(ABC):
         x, y, mapped = self._points_to_plane(points_cam)
         u = align(self.fx, x) * x + align(self.cx, x)
         v = align(self.fy, y) * y + align(self.cy, y)
-        valid = near[..., 0] & mapped
+        valid = near[..., 0] & mapped & _within_plane(x, y)
         return torch.where(valid[..., None], torch.stack((u, v), -1), 0), valid
 
     def in_image(self, pixels: Float[Tensor, "*batch 2"]) -> Bool[Tensor, "*batch"]:
@@ -167,8 +163,6 @@ class CameraModel(ABC):
         """The ray of every pixel's centre, and where there is one."""
         centers = self.pixel_centers()
         return self.unproject(centers.expand(*self.view_shape, *centers.shape))
-
-    # ---- other rasters of the same lens ----
 
     def resize(self, *, height: int, width: int) -> Self:
         """The same lens on a raster of another size; every physical point keeps its ray."""
@@ -204,8 +198,6 @@ class CameraModel(ABC):
         """The same lens and raster, counted from the other origin (a shift of half a pixel)."""
         shift = 0.0 if pixel_origin == self.pixel_origin else 0.5 if pixel_origin == "corner" else -0.5
         return replace(self, cx=self.cx + shift, cy=self.cy + shift, pixel_origin=pixel_origin)
-
-    # ---- JSON ----
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready form: "model" plus every field, tensors as nested lists."""
@@ -243,8 +235,6 @@ class CameraModel(ABC):
 
     def __hash__(self) -> int:
         return hash(json.dumps(self.to_dict(), sort_keys=True))
-
-    # ---- views ----
 
     @property
     def view_shape(self) -> torch.Size:
@@ -296,3 +286,8 @@ class CameraModel(ABC):
                 f"{name} must have shape [{wanted}] for this camera's view shape {tuple(view)}, "
                 f"got {tuple(value.shape)}. Expand it over the views first."
             )
+
+
+def _within_plane(x: Tensor, y: Tensor) -> Tensor:
+    # A little slack, so that what projects to the limit comes back from it.
+    return torch.maximum(x.detach().abs(), y.detach().abs()) <= MAX_SLOPE * (1 + 1e-6)

@@ -55,8 +55,11 @@ class RadialLens(CameraModel):
         valid = ~off_axis | (radius.detach() <= largest * (1 + edge_tolerance(x)))
         target = torch.minimum(torch.where(off_axis & valid, radius, 0), largest)
         theta = invert_increasing(self._radius, target, limit)
-        scale = torch.where(off_axis, torch.sin(theta) / radius, 1 / self._axis_slope(x))
-        return torch.stack((x * scale, y * scale, torch.cos(theta)), -1), valid
+        sine, cosine = torch.sin(theta), torch.cos(theta)
+        # A whole circle of the plane would be the backward axis.
+        valid = valid & ((cosine > 0) | (sine > ON_AXIS))
+        scale = torch.where(off_axis, sine / radius, 1 / self._axis_slope(x))
+        return torch.stack((x * scale, y * scale, cosine), -1), valid
 
     def _points_to_plane(self, points_cam: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x, y, z = points_cam.unbind(-1)
