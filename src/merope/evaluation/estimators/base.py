@@ -70,8 +70,15 @@ def fill_unregistered(poses: Poses, frame_ids: list[int], num_frames: int) -> Po
     Between registered frames centres go linearly and rotations along the shorter way at constant speed;
     before the first and after the last the nearest pose is held.
     """
-    ids = torch.tensor(frame_ids, dtype=torch.float64)
-    timed = Poses(R_world_cam=poses.R_world_cam, center_world=poses.center_world, times=ids, unit=poses.unit)
-    wanted = torch.arange(num_frames, dtype=torch.float64).clamp(float(ids[0]), float(ids[-1]))
-    filled = timed.interpolate(wanted) if len(ids) > 1 else timed[[0] * num_frames]
-    return Poses(R_world_cam=filled.R_world_cam, center_world=filled.center_world, unit=poses.unit)
+    first, last = frame_ids[0], frame_ids[-1]
+    between = poses
+    if first != last:
+        ids = torch.tensor(frame_ids, dtype=torch.float64)
+        timed = Poses(
+            R_world_cam=poses.R_world_cam, center_world=poses.center_world, times=ids, unit=poses.unit
+        )
+        between = timed.interpolate(torch.arange(first, last + 1, dtype=torch.float64))
+    rows = torch.arange(num_frames).clamp(first, last) - first
+    return Poses(
+        R_world_cam=between.R_world_cam[rows], center_world=between.center_world[rows], unit=poses.unit
+    )

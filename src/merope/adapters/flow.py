@@ -1,0 +1,107 @@
+"""Flow matching as Wan trains and samples it, with a clean prefix; one set of functions for both.
+
+``x_sigma = (1 - sigma) x_0 + sigma noise`` and the velocity is ``noise - x_0``. The given latent frames
+are clean at every step and carry timestep 0 (Wan2.2 TI2V's per-token timesteps).
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from merope.adapters.spec import VideoSpec
+from merope.adapters.wan import CameraAdapter
+from merope.operators import CameraOperator
+
+NUM_TRAIN_TIMESTEPS = 1000
+# Where the network predicts clean latents the velocity divides by sigma; below this it would amplify errors.
+_SIGMA_FLOOR = 0.02
+# The same division weights the loss by 1 / sigma^2; without a bound nearly all of it would come from nearly
+# clean inputs, which say little about motion.
+_WEIGHT_FLOOR = 0.4
+
+
+def shifted(sigma: Float[Tensor, "*batch"], shift: float) -> Float[Tensor, "*batch"]:
+    """Wan's time shift of noise levels in [0, 1]: shift s / (1 + (shift - 1) s)."""
+    return shift * sigma / (1 + (shift - 1) * sigma)
+
+
+def add_noise(
+    clean: Float[Tensor, "batch chan time row col"],
+    noise: Float[Tensor, "batch chan time row col"],
+    sigma: Float[Tensor, "batch"],
+) -> Float[Tensor, "batch chan time row col"]:
+    """Latents at noise level ``sigma`` in [0, 1]; 1 is pure noise."""
+    level = sigma[:, None, None, None, None]
+    return (1 - level) * clean + level * noise
+
+
+def impose_prefix(
+    noisy: Float[Tensor, "batch chan time row col"],
+    clean: Float[Tensor, "batch chan given row col"],
+    spec: VideoSpec,
+) -> Float[Tensor, "batch chan time row col"]:
+    """``noisy`` with its first latent frames replaced by the given clean ones."""
+    given = spec.prefix_latents
+    return torch.cat([clean[:, :, :given], noisy[:, :, given:]], dim=2)
+
+
+def token_timesteps(sigma: Float[Tensor, "batch"], spec: VideoSpec) -> Float[Tensor, "batch token"]:
+    """Timestep of every token: 0 in the given latent frames, 1000 sigma in the others."""
+    rows, cols = spec.token_grid
+    per_frame = rows * cols
+    steps = (sigma * NUM_TRAIN_TIMESTEPS)[:, None].repeat(1, spec.latent_frames * per_frame)
+    steps[:, : spec.prefix_latents * per_frame] = 0
+    return steps
+
+
+def predict_velocity(
+    transformer: nn.Module,
+    adapter: CameraAdapter,
+    noisy: Float[Tensor, "batch chan time row col"],
+    clean: Float[Tensor, "batch chan given row col"],
+    sigma: Float[Tensor, "batch"],
+    operator: CameraOperator,
+    spec: VideoSpec,
+    *,
+    text: Float[Tensor, "batch words dim"] | None = None,
+) -> Float[Tensor, "batch chan time row col"]:
+    """Velocity that the model sees at noise level ``sigma``, given the clean prefix and the cameras.
+
+    Training and sampling both call this, so the prefix cannot be noisy in one and clean in the other.
+    The velocity of the prefix itself is meaningless and carries no loss.
+    """
+    inputs = impose_prefix(noisy, clean, spec)
+    if text is None:
+        text = inputs.new_zeros(inputs.shape[0], spec.text_tokens, transformer.config.text_dim)
+    with adapter.cameras(operator):
+        output = transformer(
+            hidden_states=inputs,
+            timestep=token_timesteps(sigma, spec),
+            encoder_hidden_states=text,
+            return_dict=False,
+        )[0].float()
+    if spec.prediction == "velocity":
+        return output
+    level = sigma.clamp_min(_SIGMA_FLOOR)[:, None, None, None, None]
+    return (inputs - output) / level
+
+
+def velocity_loss(
+    velocity: Float[Tensor, "batch chan time row col"],
+    clean: Float[Tensor, "batch chan time row col"],
+    noise: Float[Tensor, "batch chan time row col"],
+    sigma: Float[Tensor, "batch"],
+    spec: VideoSpec,
+) -> Float[Tensor, "batch"]:
+    """Mean squared velocity error of each clip over the frames that are not given.
+
+    Where the network predicts clean latents the error is that of the clean latents over
+    ``max(sigma, 0.4)^2``: the velocity error with its weight bounded at low noise.
+    """
+    target = noise - clean
+    if spec.prediction == "clean":
+        target = target * (sigma / sigma.clamp_min(_SIGMA_FLOOR))[:, None, None, None, None]
+    error = (velocity - target)[:, :, spec.prefix_latents :].square().flatten(1).mean(1)
+    if spec.prediction == "velocity":
+        return error
+    return error * (sigma.clamp_min(_SIGMA_FLOOR) / sigma.clamp_min(_WEIGHT_FLOOR)) ** 2

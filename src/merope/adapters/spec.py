@@ -1,0 +1,99 @@
+"""`VideoSpec`: what a video model was made for, stored beside its weights and checked before it runs."""
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, Self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VideoSpec:
+    """Frames, size, rate, prefix and flow of a video model.
+
+    Raises:
+        ValueError: if the frame counts are not 1 + 4k, or a value is out of range.
+    """
+
+    height: int
+    """Rows of a frame, pixels."""
+    width: int
+    """Columns of a frame, pixels."""
+    num_frames: int
+    """Frames per clip, 1 + temporal_stride * k."""
+    prefix_frames: int
+    """Leading frames that are given and stay clean, 1 + temporal_stride * k."""
+    fps: float
+    """Frames per second."""
+    camera: dict[str, Any]
+    """The lens, as `CameraModel.to_dict` gives it, for frames of this size."""
+    temporal_stride: int = 4
+    """Frames per latent frame after the first."""
+    spatial_stride: int = 8
+    """Pixels per latent cell."""
+    patch: int = 1
+    """Latent cells per token and side."""
+    latent_channels: int = 96
+    """Channels of a latent cell."""
+    pose_policy: Literal["last", "first", "mean"] = "last"
+    """Which of a latent frame's frames gives it its pose."""
+    shift: float = 3.0
+    """Wan's time shift of the flow schedule."""
+    prediction: Literal["velocity", "clean"] = "velocity"
+    """What the network's output stands for; Wan predicts velocity."""
+    text_tokens: int = 1
+    """Length of the (empty) prompt embedding where the model has no text encoder."""
+
+    def __post_init__(self) -> None:
+        for name in ("num_frames", "prefix_frames"):
+            count = getattr(self, name)
+            if count < 1 or (count - 1) % self.temporal_stride:
+                below = 1 + (count - 1) // self.temporal_stride * self.temporal_stride
+                raise ValueError(
+                    f"{name} must be 1 + {self.temporal_stride}k; got {count}. "
+                    f"Use {max(below, 1)} or {max(below, 1) + self.temporal_stride}."
+                )
+        if self.prefix_frames >= self.num_frames:
+            raise ValueError(
+                f"prefix_frames {self.prefix_frames} leaves nothing to generate of {self.num_frames} frames."
+            )
+        cell = self.spatial_stride * self.patch
+        if self.height % cell or self.width % cell:
+            raise ValueError(f"height {self.height} and width {self.width} must be multiples of {cell} pixels.")
+        if self.fps <= 0 or self.shift <= 0:
+            raise ValueError(f"fps and shift must be > 0; got {self.fps} and {self.shift}.")
+
+    @property
+    def latent_frames(self) -> int:
+        """Latent frames per clip."""
+        return 1 + (self.num_frames - 1) // self.temporal_stride
+
+    @property
+    def prefix_latents(self) -> int:
+        """Leading latent frames that stay clean."""
+        return 1 + (self.prefix_frames - 1) // self.temporal_stride
+
+    @property
+    def latent_shape(self) -> tuple[int, int, int, int]:
+        """Channels, frames, rows, columns of a clip's latents."""
+        return (
+            self.latent_channels,
+            self.latent_frames,
+            self.height // self.spatial_stride,
+            self.width // self.spatial_stride,
+        )
+
+    @property
+    def token_grid(self) -> tuple[int, int]:
+        """Rows and columns of tokens per latent frame."""
+        cell = self.spatial_stride * self.patch
+        return self.height // cell, self.width // cell
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The inverse of `to_dict`; unknown names raise."""
+        unknown = sorted(set(values) - {field.name for field in fields(cls)})
+        if unknown:
+            raise ValueError(f"a video spec has no fields {unknown}; it was written by another version.")
+        return cls(**values)

@@ -1,0 +1,79 @@
+"""`TrainConfig`: one training run, complete; written as JSON beside every checkpoint."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from merope.adapters.spec import VideoSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerConfig:
+    """AdamW with the paper's constants (B.1); the tiny presets train from scratch and choose a larger rate."""
+
+    learning_rate: float = 1e-5
+    """Peak learning rate."""
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    weight_decay: float = 0.01
+    warmup_steps: int = 0
+    """Steps of linear warm-up; the paper has none."""
+    decay: Literal["constant", "cosine"] = "constant"
+    """Cosine falls to a fiftieth of the peak at the last step."""
+    gradient_clip: float = 1.0
+    """Largest gradient norm."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainConfig:
+    """All that decides a run's losses, but for the machine's rounding."""
+
+    name: str
+    """Name of the recipe."""
+    spec: VideoSpec
+    """What the model makes."""
+    transformer: dict[str, Any]
+    """Keyword arguments of ``WanTransformer3DModel`` for a base trained from scratch."""
+    encoding: dict[str, Any]
+    """Camera encoding, as `encoding_to_config` gives it."""
+    compression: int
+    """Adapter compression C."""
+    schedule: str | tuple[int, ...]
+    """Blocks with a camera branch."""
+    trains: Literal["branch", "all"]
+    """What is trained: the camera branches, or the backbone too."""
+    steps: int
+    batch_size: int
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    num_worlds: int = 1600
+    """Training worlds; three clips each."""
+    num_probe_clips: int = 48
+    """Clips at the end of the data that are never trained on: the control probe and the held-out loss."""
+    turn_start: int = 10
+    """Last frame that a world's three clips share."""
+    clip_frames: int = 29
+    """Rendered frames per clip; windows of the model's length start anywhere in it."""
+    mirror: bool = True
+    """Whether half of the windows are seen in a mirror."""
+    autocast: bool = True
+    """Compute in bfloat16; weights, optimizer state and geometry stay float32 and float64."""
+    ema_decay: float = 0.998
+    """Decay of the averaged weights that are saved for use."""
+    sigma_bins: int = 5
+    """Bins of the noise level in which the loss is logged."""
+    log_every: int = 20
+    probe_every: int = 250
+    checkpoint_every: int = 250
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.batch_size < 1:
+            raise ValueError(f"steps and batch_size must be >= 1; got {self.steps} and {self.batch_size}.")
+        if self.clip_frames < self.spec.num_frames:
+            raise ValueError(
+                f"clip_frames {self.clip_frames} is shorter than the model's {self.spec.num_frames} frames."
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)

@@ -1,0 +1,236 @@
+"""The training loop: flow matching with a clean prefix, logged, checkpointed, resumable, stoppable."""
+
+import json
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from merope.adapters.flow import add_noise, predict_velocity, velocity_loss
+from merope.data.atomic import atomic_path, write_text_atomically
+from merope.data.latents import LinearCodec
+from merope.errors import CheckpointMismatch
+from merope.training.batches import Batch, BatchSource, latent_rays
+from merope.training.config import TrainConfig
+from merope.training.street_clips import StreetClips
+from merope.training.system import AveragedWeights, build_model, save_model
+
+
+class Trainer:
+    """One run in one folder: ``state.pt`` to resume, ``log.jsonl``, ``model/`` for use.
+
+    A run that was interrupted at any moment, even by SIGKILL, goes on from its last checkpoint and sees the same
+    batches, noise and losses as an unbroken one. SIGTERM saves and stops.
+    """
+
+    def __init__(self, folder: str | Path, config: TrainConfig, *, clips: StreetClips, codec: LinearCodec) -> None:
+        self.folder = Path(folder)
+        self.config = config
+        self.codec = codec
+        self.source = BatchSource(clips, codec, config)
+        self.transformer, self.adapter = build_model(config)
+        self.parameters = {
+            name: parameter for name, parameter in self.transformer.named_parameters() if parameter.requires_grad
+        }
+        options = config.optimizer
+        self.optimizer = torch.optim.AdamW(
+            self.parameters.values(),
+            lr=options.learning_rate,
+            betas=(options.beta1, options.beta2),
+            eps=options.epsilon,
+            weight_decay=options.weight_decay,
+            foreach=True,
+        )
+        self.average = AveragedWeights(self.parameters, config.ema_decay)
+        self.step = 0
+        self.seconds = 0.0
+        self._stop = False
+
+    def run(self, *, progress: bool = True) -> dict[str, float]:
+        """Train to the configured number of steps; returns the last log entry.
+
+        Raises:
+            CheckpointMismatch: if the folder holds a run of another configuration.
+            FloatingPointError: if the loss is not finite; the last checkpoint stays.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._resume()
+        entry: dict[str, float] = {}
+        bins: list[tuple[float, float]] = []
+        clock = time.monotonic()
+        with self._stopping_on_sigterm(), tqdm(
+            total=self.config.steps, initial=self.step, unit="step", disable=not progress
+        ) as bar:
+            while self.step < self.config.steps and not self._stop:
+                batch = self.source.training(self.step)
+                losses, gradient_norm = self._update(batch)
+                bins.extend(zip(batch.sigma.tolist(), losses.tolist(), strict=True))
+                self.step += 1
+                self.seconds += time.monotonic() - clock
+                clock = time.monotonic()
+                bar.update()
+                last = self.step == self.config.steps
+                if self.step % self.config.log_every == 0 or last:
+                    entry = self._entry(bins, gradient_norm)
+                    if self.step % self.config.probe_every == 0 or last:
+                        entry |= self.probe()
+                    self._log(entry)
+                    bar.set_postfix(loss=f"{entry['loss']:.4f}")
+                    bins = []
+                if self.step % self.config.checkpoint_every == 0 or last or self._stop:
+                    self._save(finished=last)
+        return entry
+
+    def _update(self, batch: Batch) -> tuple[torch.Tensor, float]:
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(self.step, self.config)
+        losses = self.losses(batch)
+        loss = losses.mean()
+        if not torch.isfinite(loss):
+            raise FloatingPointError(f"the loss is {float(loss)} at step {self.step}; the last checkpoint is kept.")
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        if self.step == 0:
+            without = [name for name, parameter in self.parameters.items() if parameter.grad is None]
+            if without:
+                raise RuntimeError(f"{len(without)} trainable parameters got no gradient: {', '.join(without[:5])}.")
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.config.optimizer.gradient_clip)
+        self.optimizer.step()
+        self.average.update(self.parameters, self.step)
+        return losses.detach(), float(norm)
+
+    def losses(self, batch: Batch, *, T_world_cam: torch.Tensor | None = None) -> torch.Tensor:
+        """Velocity loss of each clip, with its own cameras or with others."""
+        spec = self.config.spec
+        poses = batch.T_world_cam if T_world_cam is None else T_world_cam
+        operator = self.adapter.encoding.operator(latent_rays(poses, spec))
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.config.autocast):
+            velocity = predict_velocity(
+                self.transformer,
+                self.adapter,
+                add_noise(batch.latents, batch.noise, batch.sigma),
+                batch.latents,
+                batch.sigma,
+                operator,
+                spec,
+            )
+        return velocity_loss(velocity, batch.latents, batch.noise, batch.sigma, spec)
+
+    @torch.no_grad()
+    def probe(self) -> dict[str, float]:
+        """Held-out loss of the averaged weights, and what the cameras are worth.
+
+        ``control`` is the loss with each clip given another clip's cameras minus the loss with its own; zero
+        means that the cameras are ignored. ``residual_ratio`` is the branch's share of what it is added to.
+        """
+        self.average.swap(self.parameters)
+        own, other, ratios = [], [], []
+        for index in range(self.source.num_probes):
+            batch = self.source.probe(index)
+            with self.adapter.recording_residuals() as norms:
+                own.append(self.losses(batch))
+            ratios.append([float(branch / base) for branch, base in norms.values()])
+            other.append(self.losses(batch, T_world_cam=batch.T_world_cam.roll(1, 0)))
+        self.average.swap(self.parameters)
+        held_out = float(torch.cat(own).mean())
+        return {
+            "held_out": held_out,
+            "control": float(torch.cat(other).mean()) - held_out,
+            "residual_ratio": sum(map(sum, ratios)) / sum(map(len, ratios)),
+        }
+
+    def _entry(self, bins: list[tuple[float, float]], gradient_norm: float) -> dict[str, float]:
+        entry: dict[str, float] = {
+            "step": self.step,
+            "loss": sum(loss for _, loss in bins) / len(bins),
+            "gradient_norm": gradient_norm,
+            "learning_rate": learning_rate(self.step - 1, self.config),
+            "seconds": self.seconds,
+        }
+        count = self.config.sigma_bins
+        for index in range(count):
+            chosen = [loss for sigma, loss in bins if min(int(sigma * count), count - 1) == index]
+            if chosen:
+                entry[f"loss_sigma_{index / count:.1f}_{(index + 1) / count:.1f}"] = sum(chosen) / len(chosen)
+        return entry
+
+    def _log(self, entry: dict[str, float]) -> None:
+        with (self.folder / "log.jsonl").open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    def _save(self, *, finished: bool) -> None:
+        state = {
+            "step": self.step,
+            "seconds": self.seconds,
+            "config": json.dumps(self.config.to_dict(), sort_keys=True),
+            "parameters": {name: parameter.detach() for name, parameter in self.parameters.items()},
+            "average": self.average.values,
+            "optimizer": self.optimizer.state_dict(),
+        }
+        with atomic_path(self.folder / "state.pt") as temporary:
+            torch.save(state, temporary)
+        self.average.swap(self.parameters)
+        summary = {"steps": self.step, "seconds": round(self.seconds, 1), "finished": finished}
+        save_model(self.folder / "model", self.transformer, self.adapter, self.codec, self.config, summary=summary)
+        self.average.swap(self.parameters)
+
+    def _resume(self) -> None:
+        path = self.folder / "state.pt"
+        write_text_atomically(self.folder / "config.json", json.dumps(self.config.to_dict(), indent=1))
+        if not path.exists():
+            (self.folder / "log.jsonl").write_text("")
+            return
+        state = torch.load(path, weights_only=True)
+        if _comparable(state["config"]) != _comparable(json.dumps(self.config.to_dict())):
+            raise CheckpointMismatch(
+                f"{self.folder} holds a run of another configuration. Choose another --output, or delete that folder."
+            )
+        with torch.no_grad():
+            for name, parameter in self.parameters.items():
+                parameter.copy_(state["parameters"][name])
+        self.average.values = state["average"]
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.step, self.seconds = state["step"], state["seconds"]
+        # Entries after the checkpoint are written again.
+        log = self.folder / "log.jsonl"
+        kept = [line for line in log.read_text().splitlines() if json.loads(line)["step"] <= self.step]
+        write_text_atomically(log, "".join(line + "\n" for line in kept))
+
+    @contextmanager
+    def _stopping_on_sigterm(self) -> Iterator[None]:
+        def stop(*_: Any) -> None:
+            self._stop = True
+
+        before: Callable[..., Any] | int | None = None
+        try:
+            before = signal.signal(signal.SIGTERM, stop)
+        except ValueError:
+            # Not in the main thread: the caller handles signals.
+            yield
+            return
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
+def learning_rate(step: int, config: TrainConfig) -> float:
+    """Learning rate of a step, counted from 0."""
+    options = config.optimizer
+    rate = options.learning_rate
+    if step < options.warmup_steps:
+        return rate * (step + 1) / options.warmup_steps
+    if options.decay == "constant":
+        return rate
+    done = (step - options.warmup_steps) / max(1, config.steps - options.warmup_steps)
+    return rate * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * min(done, 1))))
+
+
+def _comparable(config: str) -> dict[str, Any]:
+    return json.loads(config)

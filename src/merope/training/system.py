@@ -1,0 +1,87 @@
+"""Build a model from a config, and write it as a folder that generation loads."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from diffusers import WanTransformer3DModel
+from torch import Tensor, nn
+
+from merope.adapters import attach, save_adapter
+from merope.adapters.checkpoint import write_safetensors
+from merope.adapters.wan import CameraAdapter
+from merope.data.atomic import write_text_atomically
+from merope.data.latents import LinearCodec
+from merope.encodings import encoding_from_config
+from merope.training.config import TrainConfig
+
+
+def build_model(config: TrainConfig) -> tuple[WanTransformer3DModel, CameraAdapter]:
+    """A fresh transformer with camera branches; equal configs give equal weights."""
+    torch.manual_seed(config.seed)
+    transformer = WanTransformer3DModel(**config.transformer)
+    adapter = attach(
+        transformer,
+        encoding=encoding_from_config(config.encoding),
+        compression=config.compression,
+        schedule=config.schedule,
+        pose_policy=config.spec.pose_policy,
+    )
+    if config.trains == "branch":
+        transformer.requires_grad_(False)
+        for parameter in adapter.parameters():
+            parameter.requires_grad_(True)
+    return transformer, adapter
+
+
+def save_model(
+    folder: str | Path,
+    transformer: nn.Module,
+    adapter: CameraAdapter,
+    codec: LinearCodec,
+    config: TrainConfig,
+    *,
+    summary: dict[str, Any],
+    dtype: torch.dtype = torch.float16,
+) -> None:
+    """Write base, adapter, codec and spec; base and adapter are separate files, as for a pretrained base."""
+    folder = Path(folder)
+    base = {
+        name: value.detach().to("cpu", dtype).contiguous()
+        for name, value in transformer.state_dict().items()
+        if ".camera_branch." not in name
+    }
+    write_safetensors(folder / "transformer.safetensors", base, {"format": "pt"})
+    save_adapter(folder / "adapter.safetensors", adapter, dtype=dtype, summary=summary)
+    codec.save(folder / "codec.safetensors")
+    described = {
+        "spec": config.spec.to_dict(),
+        "transformer": config.transformer,
+        "training": config.to_dict(),
+        "summary": summary,
+    }
+    write_text_atomically(folder / "config.json", json.dumps(described, indent=1))
+
+
+class AveragedWeights:
+    """Exponential moving average of the trainable parameters, float32."""
+
+    def __init__(self, parameters: dict[str, nn.Parameter], decay: float) -> None:
+        self.decay = decay
+        self.values: dict[str, Tensor] = {name: p.detach().clone().float() for name, p in parameters.items()}
+
+    @torch.no_grad()
+    def update(self, parameters: dict[str, nn.Parameter], step: int) -> None:
+        """Move towards the current weights; young averages move faster."""
+        decay = min(self.decay, (1 + step) / (10 + step))
+        names = list(self.values)
+        torch._foreach_lerp_([self.values[n] for n in names], [parameters[n].detach().float() for n in names], 1 - decay)
+
+    @torch.no_grad()
+    def swap(self, parameters: dict[str, nn.Parameter]) -> None:
+        """Exchange the averages with the current weights."""
+        for name, parameter in parameters.items():
+            current = parameter.detach().clone()
+            parameter.copy_(self.values[name])
+            self.values[name].copy_(current)
