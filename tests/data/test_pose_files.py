@@ -17,7 +17,7 @@ from tests.support.shared import shared_file
 
 def sample(num=6, *, far=0.0, times=True, unit="m") -> Poses:
     rng = np.random.default_rng(num)
-    centers = torch.from_numpy(rng.normal(size=(num, 3)) + [far, -far / 3, 1.0])
+    centers = torch.from_numpy(rng.normal(size=(num, 3)) + np.array([far, -far / 3, 1.0]))
     return Poses(
         R_world_cam=torch.from_numpy(Rotation.random(num, random_state=num).as_matrix()),
         center_world=centers,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 @contextmanager
-def atomic_path(path: str | Path) -> Iterator[Path]:
+def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary path beside ``path`` with the same ending; it replaces ``path`` if the block succeeds.
 
     The folder is made where it is missing. After an error the temporary file is gone and ``path`` is untouched.
@@ -22,7 +22,7 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def write_text_atomically(path: str | Path, text: str) -> None:
+def write_text_atomically(path: str | os.PathLike[str], text: str) -> None:
     """Write UTF-8 text to ``path`` in one step."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
