@@ -68,7 +68,7 @@ def _stop(rng: np.random.Generator) -> _Plan:
         curvature=np.zeros(400),
         cruise=float(rng.uniform(4.0, 14.0)),
         limits=((5.0, 5.2, 0.0),),
-        hold=float(rng.uniform(0.5, 4.0)),
+        hold=float(rng.uniform(0.5, 6.0)),
     )
 
 
@@ -93,7 +93,8 @@ def _lane_change(rng: np.random.Generator) -> _Plan:
 
 
 def _turn(rng: np.random.Generator) -> _Plan:
-    side = _side(rng)
+    # Roundabouts, which are driven to the left, make up for the surplus of right turns.
+    side = float(rng.choice([-1.0, 1.0], p=[0.6, 0.4]))
     radius = float(rng.uniform(MIN_RADIUS + 0.5, 12.0) if side < 0 else rng.uniform(9.0, 18.0))
     angle = side * float(rng.uniform(np.radians(60.0), np.radians(110.0)))
     curvature = _arc(angle, radius, 4.0)
@@ -129,13 +130,13 @@ DRIVES: tuple[str, ...] = tuple(_PLANS)
 """Names of the manoeuvres that `drive` knows."""
 
 _WEIGHTS = {
-    "straight": 0.16,
-    "speed_change": 0.12,
-    "stop": 0.10,
-    "curve": 0.26,
-    "lane_change": 0.12,
-    "turn": 0.16,
-    "roundabout": 0.08,
+    "straight": 0.10,
+    "speed_change": 0.10,
+    "stop": 0.08,
+    "curve": 0.30,
+    "lane_change": 0.10,
+    "turn": 0.23,
+    "roundabout": 0.09,
 }
 
 
@@ -177,7 +178,9 @@ def drive(
     reach = 0.7 * min(plan.cruise * duration, _LEAD)
     start = _LEAD + float(rng.uniform(-reach, 0.5 * len(plan.curvature) * ROUTE_STEP))
     if plan.limits:
-        start = _LEAD - float(rng.uniform(0.2, 1.0)) * reach
+        # Before the slow stretch, or, a third of the time, standing or crawling in it.
+        within = rng.random() < 0.33
+        start = _LEAD + (plan.limits[0][0] if within else -float(rng.uniform(0.2, 1.0)) * reach)
     distance = travelled(speed, start=start, duration=duration, hold=plan.hold)
     shake = body_motion(rng, num_frames=num_frames, fps=fps, strength=vibration)
     return camera_poses(
