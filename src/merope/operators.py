@@ -10,9 +10,9 @@ Channels are in the paper's order at every public door: triplets (x, y, z) and p
 Inside, the channels of a band are planar (all x, then all y, then all z), which vectorises.
 """
 
-from dataclasses import dataclass, replace
 from collections.abc import Callable
-from typing import Any, Protocol, Self
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
 
 import torch
 from jaxtyping import Float

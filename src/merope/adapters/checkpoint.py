@@ -18,7 +18,11 @@ _FORMAT = "merope-adapter-1"
 
 
 def save_adapter(
-    path: str | Path, adapter: CameraAdapter, *, dtype: torch.dtype = torch.float32, summary: dict[str, Any] | None = None
+    path: str | Path,
+    adapter: CameraAdapter,
+    *,
+    dtype: torch.dtype = torch.float32,
+    summary: dict[str, Any] | None = None,
 ) -> None:
     """Write the branches to ``path``; ``summary`` is stored beside the configuration (steps, data, loss).
 
@@ -30,7 +34,9 @@ def save_adapter(
         for name, value in branch.state_dict().items()
     }
     config = adapter_config(adapter)
-    write_safetensors(path, tensors, {"format": _FORMAT, "config": json.dumps(config), "summary": json.dumps(summary or {})})
+    write_safetensors(
+        path, tensors, {"format": _FORMAT, "config": json.dumps(config), "summary": json.dumps(summary or {})}
+    )
 
 
 def adapter_config(adapter: CameraAdapter) -> dict[str, Any]:
@@ -71,7 +77,9 @@ def load_adapter(path: str | Path, transformer: nn.Module) -> CameraAdapter:
     for name, wanted in config["base"].items():
         have = getattr(transformer.config, name)
         if have != wanted:
-            raise CheckpointMismatch(f"{path} was made for a base with {name} = {wanted}; this one has {have}.")
+            raise CheckpointMismatch(
+                f"{path} was made for a base with {name} = {wanted}; this one has {have}."
+            )
     adapter = attach(
         transformer,
         encoding=encoding_from_config(config["encoding"]),
@@ -80,7 +88,9 @@ def load_adapter(path: str | Path, transformer: nn.Module) -> CameraAdapter:
         pose_policy=config["pose_policy"],
     )
     wanted_tensors = {
-        f"{block}.{name}": value for block, branch in adapter.branches.items() for name, value in branch.state_dict().items()
+        f"{block}.{name}": value
+        for block, branch in adapter.branches.items()
+        for name, value in branch.state_dict().items()
     }
     try:
         with safe_open(str(path), framework="pt") as file:

@@ -42,7 +42,9 @@ def scheduled_blocks(schedule: Schedule, num_blocks: int) -> tuple[int, ...]:
     if schedule == "every":
         return tuple(range(num_blocks))
     if isinstance(schedule, str):
-        raise ValueError(f"schedule must be 'alternate', 'every' or a list of block numbers; got {schedule!r}.")
+        raise ValueError(
+            f"schedule must be 'alternate', 'every' or a list of block numbers; got {schedule!r}."
+        )
     blocks = tuple(schedule)
     if not blocks or len(set(blocks)) != len(blocks) or any(not 0 <= block < num_blocks for block in blocks):
         raise ValueError(
@@ -130,7 +132,9 @@ class CameraAdapter:
             owner.add_module(_BRANCH_NAME, branch)
             self._handles.append(owner.attn1.register_forward_hook(self._adder(block, branch)))
 
-    def _with_operator(self, module: nn.Module, args: Any, output: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    def _with_operator(
+        self, module: nn.Module, args: Any, output: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor]:
         if self._operator is None:
             raise ValueError(
                 "the transformer has camera branches but no cameras. Run it inside `with adapter.cameras(operator):`, "
@@ -187,9 +191,7 @@ def attach(
             )
     chosen = scheduled_blocks(schedule, len(blocks))
     device = next(transformer.parameters()).device
-    branches = {
-        block: _make_branch(config, encoding.head_dim, compression).to(device) for block in chosen
-    }
+    branches = {block: _make_branch(config, encoding.head_dim, compression).to(device) for block in chosen}
     adapter = CameraAdapter(
         transformer, encoding=encoding, compression=compression, blocks=chosen, pose_policy=pose_policy
     )
@@ -199,6 +201,4 @@ def attach(
 
 def _make_branch(config: Any, head_dim: int, compression: int) -> CameraBranch:
     dim = config.num_attention_heads * config.attention_head_dim
-    return CameraBranch(
-        dim=dim, num_heads=dim // head_dim, head_dim=head_dim, compression=compression
-    )
+    return CameraBranch(dim=dim, num_heads=dim // head_dim, head_dim=head_dim, compression=compression)

@@ -39,11 +39,16 @@ def chunked_attention(
 
     def attend(chunk: Tensor, first: int, last: int) -> Tensor:
         return _attention(
-            chunk, keys.for_cameras(first, last).to(compute), values.for_cameras(first, last).to(compute), key_mask
+            chunk,
+            keys.for_cameras(first, last).to(compute),
+            values.for_cameras(first, last).to(compute),
+            key_mask,
         )
 
     batch, heads = query.shape[:2]
-    itemsize = torch.tensor([], dtype=operator.tensors()[0].dtype if operator.tensors() else compute).element_size()
+    itemsize = torch.tensor(
+        [], dtype=operator.tensors()[0].dtype if operator.tensors() else compute
+    ).element_size()
     per_camera = 2 * batch * heads * (num_keys + extra_tokens) * operator.head_dim * itemsize
     step = max(1, min(groups, memory_budget // per_camera))
     # One chunk fits the budget and is kept; several are recomputed in the backward pass.
@@ -66,7 +71,10 @@ def chunked_attention(
     if extra_tokens:
         # A token without a camera has no query camera either: it meets raw keys and values.
         raw = _attention(
-            query[:, :, None, num_queries:].to(compute), key[:, :, None].to(compute), value[:, :, None].to(compute), key_mask
+            query[:, :, None, num_queries:].to(compute),
+            key[:, :, None].to(compute),
+            value[:, :, None].to(compute),
+            key_mask,
         )
         result = torch.cat([result, raw.squeeze(2).to(query.dtype)], dim=2)
     return result

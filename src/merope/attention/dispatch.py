@@ -69,7 +69,9 @@ def camera_attention(
     if key_mask is not None:
         # A NaN in a masked key would leak through 0 * NaN.
         kept = key_mask[:, None, :, None]
-        key, value = (torch.where(kept, x, torch.zeros((), dtype=x.dtype, device=x.device)) for x in (key, value))
+        key, value = (
+            torch.where(kept, x, torch.zeros((), dtype=x.dtype, device=x.device)) for x in (key, value)
+        )
     if backend == "reference":
         return reference_attention(query, key, value, operator, extra_tokens=extra_tokens, key_mask=key_mask)
     return chunked_attention(
@@ -93,7 +95,9 @@ def _check(
         ("value", value, operator.num_keys),
     ):
         if tensor.ndim != 4:
-            raise ValueError(f"{name} must have shape [batch, head, token, channel]; got {list(tensor.shape)}.")
+            raise ValueError(
+                f"{name} must have shape [batch, head, token, channel]; got {list(tensor.shape)}."
+            )
         if tensor.shape[-1] != operator.head_dim:
             raise ValueError(
                 f"{name} has {tensor.shape[-1]} channels per head; the operator has "

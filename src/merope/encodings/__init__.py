@@ -5,4 +5,12 @@ from merope.encodings.merope import HeadLayout, MeRoPE
 from merope.encodings.native import Native
 from merope.encodings.registry import encoding_from_config, encoding_to_config
 
-__all__ = ["CameraEncoding", "Claims", "HeadLayout", "MeRoPE", "Native", "encoding_from_config", "encoding_to_config"]
+__all__ = [
+    "CameraEncoding",
+    "Claims",
+    "HeadLayout",
+    "MeRoPE",
+    "Native",
+    "encoding_from_config",
+    "encoding_to_config",
+]

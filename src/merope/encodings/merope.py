@@ -110,7 +110,9 @@ class MeRoPE:
                 f"wavelengths must satisfy 0 < min <= max (metres); got {self.wavelength_min} and {self.wavelength_max}."
             )
         if self.single_frequency is not None and self.single_frequency <= 0:
-            raise ValueError(f"single_frequency is a wavelength in metres and must be > 0; got {self.single_frequency}.")
+            raise ValueError(
+                f"single_frequency is a wavelength in metres and must be > 0; got {self.single_frequency}."
+            )
         if layout.trans == 6 and self.single_frequency is None:
             raise ValueError(
                 "a trans width of 6 leaves one wavelength per axis, where Eq. 7 divides by K - 1 = 0. "
@@ -157,14 +159,22 @@ class MeRoPE:
         layout = self.resolved_layout
         with torch.autocast("cpu", enabled=False):
             bands = [
-                self._disparity(queries, keys, layout.disp) if "disp" in self.components else Band(name="disp", width=layout.disp),
-                self._rotation(queries, keys, layout.rot) if "rot" in self.components else Band(name="rot", width=layout.rot),
-                self._translation(queries, keys, layout.trans) if "trans" in self.components else Band(name="trans", width=layout.trans),
+                self._disparity(queries, keys, layout.disp)
+                if "disp" in self.components
+                else Band(name="disp", width=layout.disp),
+                self._rotation(queries, keys, layout.rot)
+                if "rot" in self.components
+                else Band(name="rot", width=layout.rot),
+                self._translation(queries, keys, layout.trans)
+                if "trans" in self.components
+                else Band(name="trans", width=layout.trans),
             ]
             bands = [_cast(band, dtype, device) for band in bands if band.width]
             if sum(layout.native):
                 bands.append(
-                    native_band(queries, keys, widths=layout.native, base=self.native_base, dtype=dtype, device=device)
+                    native_band(
+                        queries, keys, widths=layout.native, base=self.native_base, dtype=dtype, device=device
+                    )
                 )
         return CameraOperator(
             bands=tuple(bands),
@@ -188,7 +198,13 @@ class MeRoPE:
         left = MinRotate3(minrot_axis(queries.dirs_cam).flatten(1, 2)[:, None, :, None])
         left = left.map_tensors(lambda axis: axis.expand(-1, -1, -1, len(self.fractions), -1))
         return Band(
-            name="disp", width=width, size=3, num_blocks=len(self.fractions), left=left, right=right, grouped=True
+            name="disp",
+            width=width,
+            size=3,
+            num_blocks=len(self.fractions),
+            left=left,
+            right=right,
+            grouped=True,
         )
 
     def _rotation(self, queries: ViewRays, keys: ViewRays, width: int) -> Band:

@@ -44,7 +44,10 @@ def _rotation(
         rays.col.expand(batch, views, tokens),
     )
     phases = torch.cat(
-        [position[..., None] * _frequencies(width, base) for position, width in zip(positions, widths, strict=True)],
+        [
+            position[..., None] * _frequencies(width, base)
+            for position, width in zip(positions, widths, strict=True)
+        ],
         dim=-1,
     ).flatten(1, 2)[:, None]  # [B, 1, N, M]
     return Rotate2(phases.cos().to(device, dtype), phases.sin().to(device, dtype))

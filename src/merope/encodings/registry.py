@@ -36,7 +36,9 @@ def encoding_from_config(config: dict[str, Any]) -> CameraEncoding:
     kind = ENCODINGS[name]
     unknown = sorted(set(options) - set(kind.__dataclass_fields__))
     if unknown:
-        raise ValueError(f"encoding {name!r} has no options {unknown}; it has {sorted(kind.__dataclass_fields__)}.")
+        raise ValueError(
+            f"encoding {name!r} has no options {unknown}; it has {sorted(kind.__dataclass_fields__)}."
+        )
     if options.get("layout") is not None:
         layout = options["layout"]
         options["layout"] = HeadLayout(**{**layout, "native": tuple(layout["native"])})

@@ -108,7 +108,9 @@ class Poses:
         """
         matrices = torch.as_tensor(T_world_cam).detach().to("cpu", torch.float64)
         if matrices.ndim != 3 or matrices.shape[1:] not in ((3, 4), (4, 4)):
-            raise ValueError(f"T_world_cam must have shape [T, 4, 4] or [T, 3, 4]; got {list(matrices.shape)}.")
+            raise ValueError(
+                f"T_world_cam must have shape [T, 4, 4] or [T, 3, 4]; got {list(matrices.shape)}."
+            )
         _require_finite("T_world_cam", matrices)
         if matrices.shape[1] == 4:
             last = torch.tensor([0.0, 0.0, 0.0, 1.0], dtype=torch.float64)
@@ -207,7 +209,9 @@ class Poses:
         """The same cameras in other world coordinates: x_new = R_new_world x_world + offset_new."""
         rotation = torch.as_tensor(R_new_world).to("cpu", torch.float64)
         offset = torch.as_tensor(offset_new).to("cpu", torch.float64)
-        return self._replace(rotation @ self.R_world_cam, self.center_world @ rotation.mT + offset, self.times)
+        return self._replace(
+            rotation @ self.R_world_cam, self.center_world @ rotation.mT + offset, self.times
+        )
 
     def scaled(self, factor: float) -> Self:
         """Centres multiplied by ``factor`` about the world origin; rotations and unit stay."""
