@@ -186,7 +186,7 @@ def write_npy(poses: Poses, camera: dict[str, Any] | None) -> bytes:
 
 def write_npz(poses: Poses, camera: dict[str, Any] | None) -> bytes:
     """Matrices, unit, convention, and times where there are any."""
-    arrays = {
+    arrays: dict[str, Any] = {
         "T_world_cam": poses.T_world_cam.numpy(),
         "unit": np.asarray(poses.unit),
         "convention": np.asarray(_MEROPE_CONVENTION),
