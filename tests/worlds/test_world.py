@@ -109,3 +109,10 @@ def test_paths_in_other_units_or_without_a_list_are_refused():
         )
     with pytest.raises(TypeError, match="paths"):
         build_world(0, paths=path)
+
+
+def test_a_path_across_a_country_is_refused_with_the_way_out():
+    path = drive("straight", seed=0, num_frames=5, fps=10.0)
+    far = Poses(R_world_cam=path.R_world_cam, center_world=path.center_world * torch.tensor([1e4, 1.0, 1.0]))
+    with pytest.raises(TrajectoryError, match="shorter windows"):
+        build_world(0, paths=[far])

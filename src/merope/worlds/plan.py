@@ -1,4 +1,4 @@
-"""Compiled plan geometry of the street: points along a polyline, its coordinates on a raster, room for a footprint."""
+"""Compiled plan geometry of the street: points along a polyline, its raster, room for footprints."""
 
 # Numba infers the types of these functions at each call.
 # ruff: noqa: ANN001, ANN201
@@ -98,3 +98,21 @@ def edge_distance(lateral, origin_x, origin_y, cell, half_road, cross, x, y, yaw
                 offset = cross[k, 2] * (py - cross[k, 1]) - cross[k, 3] * (px - cross[k, 0])
                 nearest = min(nearest, abs(offset) - cross[k, 4])
     return nearest
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def rectangle_gaps(center, yaw, half, points):
+    """Distance from each rectangle to the nearest of some points, zero inside."""
+    gaps = np.empty(len(center))
+    for k in range(len(center)):
+        cos = np.cos(yaw[k])
+        sin = np.sin(yaw[k])
+        best = 1e30
+        for p in range(len(points)):
+            x = points[p, 0] - center[k, 0]
+            y = points[p, 1] - center[k, 1]
+            u = max(abs(cos * x + sin * y) - half[k, 0], 0.0)
+            v = max(abs(cos * y - sin * x) - half[k, 1], 0.0)
+            best = min(best, u * u + v * v)
+        gaps[k] = np.sqrt(best)
+    return gaps

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from merope.errors import TrajectoryError
 from merope.worlds.plan import point_at, sample_street
 
 # Metres of straight street beyond both ends of the path.
@@ -12,6 +13,8 @@ EXTENSION = 170.0
 MARGIN = 130.0
 # Metres between raster nodes and between points of the centre line.
 CELL = 1.0
+# Raster nodes of the largest world: 80 MB.
+MAX_NODES = 10_000_000
 SPACING = 1.0
 
 
@@ -81,7 +84,7 @@ def follow(path: np.ndarray, heading: np.ndarray, *, offset: float, slack: float
     for sigma in (25.0, 15.0, 8.0, 4.0, 2.0):
         smooth = _smooth(extended, sigma)
         inner = slice(len(lead), len(lead) + len(points))
-        gaps = np.linalg.norm(smooth[None, :, :] - extended[inner][:, None, :], axis=2).min(axis=1)
+        gaps = np.linalg.norm(smooth[inner] - extended[inner], axis=1)
         if gaps.max() <= slack:
             break
     tangents = np.gradient(smooth, axis=0)
@@ -99,6 +102,11 @@ def street_raster(line: CenterLine, plans: np.ndarray) -> tuple[float, float, np
     low = np.floor(plans.min(axis=0) - MARGIN)
     high = np.ceil(plans.max(axis=0) + MARGIN)
     columns, rows = (((high - low) / CELL).astype(int) + 1).tolist()
+    if columns * rows > MAX_NODES:
+        raise TrajectoryError(
+            f"paths cover {columns * CELL / 1e3:.1f} km x {rows * CELL / 1e3:.1f} km, more than one world holds "
+            f"({MAX_NODES / 1e6:.0f} km^2). Cut the trajectory into shorter windows and build a world for each."
+        )
     lateral = np.empty((rows, columns), dtype=np.float32)
     along = np.empty((rows, columns), dtype=np.float32)
     keep = _corners(line)

@@ -10,6 +10,7 @@ from merope.geometry.poses import Poses
 from merope.worlds.furnish import furnish
 from merope.worlds.layout import Grid, Ground, Light, Solids
 from merope.worlds.palette import Palette, draw_light, draw_palette
+from merope.worlds.plan import rectangle_gaps
 from merope.worlds.props import Prop
 from merope.worlds.street import CELL, CenterLine, follow, resample_plan, street_raster
 
@@ -45,7 +46,8 @@ def build_world(seed: int, *, paths: Sequence[Poses] = ()) -> World:
 
     Raises:
         TypeError: if ``paths`` is a single `Poses`.
-        TrajectoryError: if a path is not in metres or a camera is less than 0.5 m above the ground.
+        TrajectoryError: if a path is not in metres, a camera is less than 0.5 m above the ground, or the paths
+            together cover more than about 3 km x 3 km.
     """
     if isinstance(paths, Poses):
         raise TypeError("paths must be a sequence of Poses; got one Poses. Pass paths=[poses].")
@@ -90,11 +92,7 @@ def _gaps(props: Sequence[Prop], points: np.ndarray) -> np.ndarray:
     center = np.array([prop.center for prop in props])
     yaw = np.array([prop.yaw for prop in props])
     half = np.array([[prop.half_length, prop.half_width] for prop in props])
-    cos, sin = np.cos(yaw)[:, None], np.sin(yaw)[:, None]
-    delta = points[None, :, :] - center[:, None, :]
-    u = np.abs(cos * delta[..., 0] + sin * delta[..., 1]) - half[:, :1]
-    v = np.abs(cos * delta[..., 1] - sin * delta[..., 0]) - half[:, 1:]
-    return np.hypot(np.maximum(u, 0.0), np.maximum(v, 0.0)).min(axis=1)
+    return rectangle_gaps(center, yaw, half, points)
 
 
 def _check_path(path: Poses, name: str) -> None:
