@@ -56,7 +56,9 @@ class VideoSpec:
             )
         cell = self.spatial_stride * self.patch
         if self.height % cell or self.width % cell:
-            raise ValueError(f"height {self.height} and width {self.width} must be multiples of {cell} pixels.")
+            raise ValueError(
+                f"height {self.height} and width {self.width} must be multiples of {cell} pixels."
+            )
         if self.fps <= 0 or self.shift <= 0:
             raise ValueError(f"fps and shift must be > 0; got {self.fps} and {self.shift}.")
 

@@ -27,21 +27,29 @@ class LatentCodec(Protocol):
     spatial_stride: int
     channels: int
 
-    def encode(self, video: Float[Tensor, "batch rgb frame height width"]) -> Float[Tensor, "batch chan time row col"]:
+    def encode(
+        self, video: Float[Tensor, "batch rgb frame height width"]
+    ) -> Float[Tensor, "batch chan time row col"]:
         """Normalised latents of video in [-1, 1]."""
         ...
 
-    def decode(self, latents: Float[Tensor, "batch chan time row col"]) -> Float[Tensor, "batch rgb frame height width"]:
+    def decode(
+        self, latents: Float[Tensor, "batch chan time row col"]
+    ) -> Float[Tensor, "batch rgb frame height width"]:
         """Video in [-1, 1] of normalised latents."""
         ...
 
 
-def video_from_frames(frames: UInt8[Tensor, "batch frame height width 3"]) -> Float[Tensor, "batch 3 frame height width"]:
+def video_from_frames(
+    frames: UInt8[Tensor, "batch frame height width 3"],
+) -> Float[Tensor, "batch 3 frame height width"]:
     """Byte frames to video in [-1, 1]."""
     return frames.movedim(-1, 1).float() / 127.5 - 1
 
 
-def frames_from_video(video: Float[Tensor, "batch 3 frame height width"]) -> UInt8[Tensor, "batch frame height width 3"]:
+def frames_from_video(
+    video: Float[Tensor, "batch 3 frame height width"],
+) -> UInt8[Tensor, "batch frame height width 3"]:
     """Video in [-1, 1] to byte frames, rounded and clipped."""
     return ((video + 1) * 127.5).round().clamp(0, 255).to(torch.uint8).movedim(1, -1)
 
@@ -59,13 +67,17 @@ class WanLatents:
         self.std = torch.tensor(config.latents_std).view(1, -1, 1, 1, 1)
 
     @torch.no_grad()
-    def encode(self, video: Float[Tensor, "batch rgb frame height width"]) -> Float[Tensor, "batch chan time row col"]:
+    def encode(
+        self, video: Float[Tensor, "batch rgb frame height width"]
+    ) -> Float[Tensor, "batch chan time row col"]:
         """Normalised means of the posterior."""
         latents = self.vae.encode(video.to(self.vae.dtype)).latent_dist.mode().float()
         return (latents - self.mean.to(latents.device)) / self.std.to(latents.device)
 
     @torch.no_grad()
-    def decode(self, latents: Float[Tensor, "batch chan time row col"]) -> Float[Tensor, "batch rgb frame height width"]:
+    def decode(
+        self, latents: Float[Tensor, "batch chan time row col"]
+    ) -> Float[Tensor, "batch rgb frame height width"]:
         """Undo the normalisation and decode."""
         raw = latents * self.std.to(latents.device) + self.mean.to(latents.device)
         return self.vae.decode(raw.to(self.vae.dtype), return_dict=False)[0].float().clamp(-1, 1)
@@ -96,7 +108,9 @@ class LinearCodec:
             later=_components(_patches(video[:, :, 1:], 4), channels),
         )
 
-    def encode(self, video: Float[Tensor, "batch rgb frame height width"]) -> Float[Tensor, "batch chan time row col"]:
+    def encode(
+        self, video: Float[Tensor, "batch rgb frame height width"]
+    ) -> Float[Tensor, "batch chan time row col"]:
         """Scaled component scores."""
         frames = video.shape[2]
         if (frames - 1) % 4:
@@ -106,7 +120,9 @@ class LinearCodec:
             return first
         return torch.cat([first, _scores(_patches(video[:, :, 1:], 4), self.later)], dim=2)
 
-    def decode(self, latents: Float[Tensor, "batch chan time row col"]) -> Float[Tensor, "batch rgb frame height width"]:
+    def decode(
+        self, latents: Float[Tensor, "batch chan time row col"]
+    ) -> Float[Tensor, "batch rgb frame height width"]:
         """Sum of the components, clipped to [-1, 1]."""
         pieces = [_video(latents[:, :, :1], self.first, 1)]
         if latents.shape[2] > 1:
@@ -133,7 +149,9 @@ class LinearCodec:
         with safe_open(str(path), framework="pt") as file:
             found = (file.metadata() or {}).get("format")
             if found != _FORMAT:
-                raise CheckpointMismatch(f"{path} is not a linear codec: its format is {found!r}, expected {_FORMAT!r}.")
+                raise CheckpointMismatch(
+                    f"{path} is not a linear codec: its format is {found!r}, expected {_FORMAT!r}."
+                )
             parts = {
                 part: {name: file.get_tensor(f"{part}.{name}").float() for name in ("basis", "mean", "scale")}
                 for part in ("first", "later")

@@ -1,0 +1,6 @@
+"""Generation: prefix frames, cameras and a seed to video."""
+
+from merope.generation.model import VideoModel, load_video_model
+from merope.generation.sample import check_command, generate, sample_latents
+
+__all__ = ["VideoModel", "check_command", "generate", "load_video_model", "sample_latents"]

@@ -6,10 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from merope.adapters.command import latent_matrices
 from merope.adapters.flow import shifted
-from merope.adapters.spec import VideoSpec
-from merope.cameras import CameraModel, TokenGrid, latent_poses
-from merope.cameras.rays import ViewRays
 from merope.data.latents import LatentCodec, video_from_frames
 from merope.geometry.poses import Poses
 from merope.training.config import TrainConfig
@@ -28,19 +26,6 @@ class Batch:
     """Standard normal, shaped like the latents."""
     sigma: Tensor
     """Noise level of each clip, [batch]."""
-
-
-def latent_rays(T_world_cam: Tensor, spec: VideoSpec) -> ViewRays:
-    """Rays of every token of clips whose latent frames have the poses ``T_world_cam`` [batch, time, 4, 4]."""
-    rows, cols = spec.token_grid
-    dirs, valid = TokenGrid(rows, cols).token_rays(CameraModel.from_dict(spec.camera))
-    batch, views = T_world_cam.shape[:2]
-    return ViewRays.from_poses(
-        T_world_cam,
-        dirs.expand(batch, views, -1, -1),
-        valid=valid.expand(batch, views, -1),
-        grid=(rows, cols),
-    )
 
 
 class BatchSource:
@@ -88,14 +73,7 @@ class BatchSource:
             for clip, start, mirror in windows
         ]
         latents = self.codec.encode(video_from_frames(torch.stack([frames for frames, _ in pieces])))
-        poses = torch.stack(
-            [
-                latent_poses(
-                    Poses.from_matrices(matrices), policy=spec.pose_policy, stride=spec.temporal_stride
-                ).T_world_cam
-                for _, matrices in pieces
-            ]
-        )
+        poses = latent_matrices([Poses.from_matrices(matrices) for _, matrices in pieces], spec)
         generator = torch.Generator().manual_seed(seed)
         uniform = torch.rand(len(windows), generator=generator)
         if stratified:

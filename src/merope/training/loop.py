@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from merope.adapters.command import latent_rays
 from merope.adapters.flow import add_noise, predict_velocity, velocity_loss
 from merope.data.atomic import atomic_path, write_text_atomically
 from merope.data.latents import LinearCodec
 from merope.errors import CheckpointMismatch
-from merope.training.batches import Batch, BatchSource, latent_rays
+from merope.training.batches import Batch, BatchSource
 from merope.training.config import TrainConfig
 from merope.training.street_clips import StreetClips
 from merope.training.system import AveragedWeights, build_model, save_model
@@ -29,14 +30,18 @@ class Trainer:
     batches, noise and losses as an unbroken one. SIGTERM saves and stops.
     """
 
-    def __init__(self, folder: str | Path, config: TrainConfig, *, clips: StreetClips, codec: LinearCodec) -> None:
+    def __init__(
+        self, folder: str | Path, config: TrainConfig, *, clips: StreetClips, codec: LinearCodec
+    ) -> None:
         self.folder = Path(folder)
         self.config = config
         self.codec = codec
         self.source = BatchSource(clips, codec, config)
         self.transformer, self.adapter = build_model(config)
         self.parameters = {
-            name: parameter for name, parameter in self.transformer.named_parameters() if parameter.requires_grad
+            name: parameter
+            for name, parameter in self.transformer.named_parameters()
+            if parameter.requires_grad
         }
         options = config.optimizer
         self.optimizer = torch.optim.AdamW(
@@ -64,9 +69,10 @@ class Trainer:
         entry: dict[str, float] = {}
         bins: list[tuple[float, float]] = []
         clock = time.monotonic()
-        with self._stopping_on_sigterm(), tqdm(
-            total=self.config.steps, initial=self.step, unit="step", disable=not progress
-        ) as bar:
+        with (
+            self._stopping_on_sigterm(),
+            tqdm(total=self.config.steps, initial=self.step, unit="step", disable=not progress) as bar,
+        ):
             while self.step < self.config.steps and not self._stop:
                 batch = self.source.training(self.step)
                 losses, gradient_norm = self._update(batch)
@@ -93,13 +99,17 @@ class Trainer:
         losses = self.losses(batch)
         loss = losses.mean()
         if not torch.isfinite(loss):
-            raise FloatingPointError(f"the loss is {float(loss)} at step {self.step}; the last checkpoint is kept.")
+            raise FloatingPointError(
+                f"the loss is {float(loss)} at step {self.step}; the last checkpoint is kept."
+            )
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         if self.step == 0:
             without = [name for name, parameter in self.parameters.items() if parameter.grad is None]
             if without:
-                raise RuntimeError(f"{len(without)} trainable parameters got no gradient: {', '.join(without[:5])}.")
+                raise RuntimeError(
+                    f"{len(without)} trainable parameters got no gradient: {', '.join(without[:5])}."
+                )
         norm = torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.config.optimizer.gradient_clip)
         self.optimizer.step()
         self.average.update(self.parameters, self.step)
@@ -177,7 +187,9 @@ class Trainer:
             torch.save(state, temporary)
         self.average.swap(self.parameters)
         summary = {"steps": self.step, "seconds": round(self.seconds, 1), "finished": finished}
-        save_model(self.folder / "model", self.transformer, self.adapter, self.codec, self.config, summary=summary)
+        save_model(
+            self.folder / "model", self.transformer, self.adapter, self.codec, self.config, summary=summary
+        )
         self.average.swap(self.parameters)
 
     def _resume(self) -> None:

@@ -98,7 +98,9 @@ def render_street_clips(
     if described.exists():
         found = json.loads(described.read_text())
         if found != json.loads(json.dumps(asdict(config))):
-            raise CheckpointMismatch(f"{folder} holds clips of another configuration ({described}); choose another folder.")
+            raise CheckpointMismatch(
+                f"{folder} holds clips of another configuration ({described}); choose another folder."
+            )
     else:
         folder.mkdir(parents=True, exist_ok=True)
         clips = config.num_worlds * CLIPS_PER_WORLD
@@ -108,11 +110,18 @@ def render_street_clips(
             ("poses", (clips, config.num_frames, 4, 4), np.float64),
             ("done", (config.num_worlds,), np.bool_),
         ):
-            np.lib.format.open_memmap(folder / f"{name}.npy", mode="w+", dtype=dtype, shape=array_shape).flush()
+            np.lib.format.open_memmap(
+                folder / f"{name}.npy", mode="w+", dtype=dtype, shape=array_shape
+            ).flush()
         write_text_atomically(described, json.dumps(asdict(config), indent=1))
     missing = np.flatnonzero(~np.load(folder / "done.npy")).tolist()
     if missing:
-        bar = tqdm(total=config.num_worlds, initial=config.num_worlds - len(missing), unit="world", disable=not progress)
+        bar = tqdm(
+            total=config.num_worlds,
+            initial=config.num_worlds - len(missing),
+            unit="world",
+            disable=not progress,
+        )
         with bar:
             if workers <= 1:
                 for index in missing:
@@ -121,7 +130,9 @@ def render_street_clips(
             else:
                 with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
                     count = len(missing)
-                    for _ in pool.map(_render_into, missing, [str(folder)] * count, [config] * count, chunksize=4):
+                    for _ in pool.map(
+                        _render_into, missing, [str(folder)] * count, [config] * count, chunksize=4
+                    ):
                         bar.update()
     return StreetClips(folder)
 
@@ -138,6 +149,11 @@ class StreetClips:
     def __len__(self) -> int:
         return self._frames.shape[0]
 
+    def sample_frames(self, count: int, num_frames: int) -> np.ndarray:
+        """The first frames of about ``count`` clips spread evenly, [clip, T, H, W, 3] uint8."""
+        chosen = np.linspace(0, len(self) - 1, min(count, len(self))).round().astype(int)
+        return np.stack([self._frames[clip, :num_frames] for clip in chosen])
+
     def window(
         self, clip: int, *, start: int, num_frames: int, mirror: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -148,7 +164,9 @@ class StreetClips:
         """
         stop = start + num_frames
         frames = torch.from_numpy(np.array(self._frames[clip, start:stop]))
-        poses = Poses.from_matrices(torch.from_numpy(np.array(self._poses[clip, start:stop]))).rebase_to_first()
+        poses = Poses.from_matrices(
+            torch.from_numpy(np.array(self._poses[clip, start:stop]))
+        ).rebase_to_first()
         matrices = poses.T_world_cam
         if mirror:
             flip = torch.diag(torch.tensor([-1.0, 1.0, 1.0, 1.0], dtype=torch.float64))

@@ -76,7 +76,9 @@ class AveragedWeights:
         """Move towards the current weights; young averages move faster."""
         decay = min(self.decay, (1 + step) / (10 + step))
         names = list(self.values)
-        torch._foreach_lerp_([self.values[n] for n in names], [parameters[n].detach().float() for n in names], 1 - decay)
+        torch._foreach_lerp_(
+            [self.values[n] for n in names], [parameters[n].detach().float() for n in names], 1 - decay
+        )
 
     @torch.no_grad()
     def swap(self, parameters: dict[str, nn.Parameter]) -> None:

@@ -44,7 +44,9 @@ class MotionNetwork(nn.Module):
         # Correlations of a few projected channels: the products over all shifts are most of the work.
         self.half_descriptor = nn.Conv2d(channels, 12, 1)
         self.quarter_descriptor = nn.Conv2d(2 * channels, 24, 1)
-        self.half_match = nn.Sequential(nn.Conv2d(half_window + channels, 48, 3, stride=2, padding=1), nn.GELU())
+        self.half_match = nn.Sequential(
+            nn.Conv2d(half_window + channels, 48, 3, stride=2, padding=1), nn.GELU()
+        )
         self.quarter_match = nn.Sequential(
             nn.Conv2d(quarter_window + 2 * channels + 48, 96, 3, padding=1),
             nn.GELU(),
@@ -71,7 +73,9 @@ class MotionNetwork(nn.Module):
         half = self.encode_half(flat)
         quarter = self.encode_quarter(half)
         fine_shifts = _correlation(self.half_descriptor(half).unflatten(0, (batch, time)), _HALF_RADIUS)
-        coarse_shifts = _correlation(self.quarter_descriptor(quarter).unflatten(0, (batch, time)), _QUARTER_RADIUS)
+        coarse_shifts = _correlation(
+            self.quarter_descriptor(quarter).unflatten(0, (batch, time)), _QUARTER_RADIUS
+        )
         half, quarter = (x.unflatten(0, (batch, time))[:, :-1].flatten(0, 1) for x in (half, quarter))
         fine = self.half_match(torch.cat([fine_shifts, half], dim=1))
         match = self.quarter_match(torch.cat([coarse_shifts, quarter, fine], dim=1))

@@ -34,9 +34,9 @@ class ClipWindows(Protocol):
 class MotionTrainConfig:
     """All that decides a motion network's training."""
 
-    steps: int = 3000
+    steps: int = 1200
     batch_size: int = 12
-    learning_rate: float = 1e-3
+    learning_rate: float = 2e-3
     num_frames: int = 25
     latest_start: int = 4
     """Windows start at frame 0 to this."""
@@ -79,7 +79,9 @@ def train_motion_network(
         range(first, config.steps), initial=first, total=config.steps, unit="step", disable=not progress
     ):
         frames, matrices = _batch(clips, codec, config, step)
-        loss = motion_loss(network(frames), matrices)
+        with torch.autocast("cpu", torch.bfloat16):
+            steps = network(frames)
+        loss = motion_loss(steps, matrices)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)

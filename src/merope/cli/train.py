@@ -1,0 +1,85 @@
+"""``merope train``: train a preset, or go on training it."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+
+def train(
+    preset: Annotated[Literal["tiny-street", "tiny-street-estimator"], tyro.conf.Positional],
+    *,
+    encoding: Literal["merope", "native"] = "merope",
+    steps: int | None = None,
+    output: Path | None = None,
+    clips: Path | None = None,
+    workers: int = 2,
+    threads: int | None = None,
+) -> None:
+    """Train a preset; run the same command again to go on where it stopped.
+
+    tiny-street is a Wan transformer with camera branches on rendered streets of 40 x 64 pixels;
+    tiny-street-estimator is the network that reads camera motion off such frames, trained on the same clips.
+    Clips are rendered first and kept. Ctrl-C or SIGTERM saves and stops.
+
+    Args:
+        preset: What to train.
+        encoding: Camera encoding; native is the same model without camera encoding.
+        steps: Training steps; the default reproduces the shipped weights.
+        output: Folder of the run: state, log.jsonl and the model; default runs/PRESET-ENCODING-STEPS.
+        clips: Folder of rendered clips, made if missing; default runs/street-clips-WORLDS.
+        workers: Processes that render.
+        threads: Threads that train; default all cores.
+    """
+    import torch
+
+    from merope.data.latents import LinearCodec
+    from merope.recipes.tiny_street import tiny_street, tiny_street_clips
+    from merope.training.street_clips import render_street_clips
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    is_estimator = preset == "tiny-street-estimator"
+    config = (
+        tiny_street(encoding=encoding)
+        if steps is None or is_estimator
+        else tiny_street(encoding=encoding, steps=steps)
+    )
+    folder = clips or Path("runs") / f"street-clips-{config.num_worlds}"
+    print(f"clips: {config.num_worlds} worlds, three drives each, in {folder}")
+    store = render_street_clips(folder, tiny_street_clips(config), workers=workers)
+    codec_path = folder / "codec.safetensors"
+    if not codec_path.exists():
+        print("fitting the latent codec")
+        LinearCodec.fit(
+            store.sample_frames(300, config.spec.num_frames), channels=config.spec.latent_channels
+        ).save(codec_path)
+    codec = LinearCodec.load(codec_path)
+    if is_estimator:
+        _train_estimator(store, codec, config, steps, output or Path("runs") / preset)
+        return
+    from merope.training.loop import Trainer
+
+    run = output or Path("runs") / f"{config.name}-{config.steps}"
+    trainer = Trainer(run, config, clips=store, codec=codec)
+    count = sum(parameter.numel() for parameter in trainer.parameters.values())
+    print(
+        f"{config.name}: {count / 1e6:.2f} M parameters train, {config.steps} steps of {config.batch_size} clips, in {run}"
+    )
+    trainer.run()
+    state = "finished" if trainer.step == config.steps else "stopped; the same command goes on"
+    print(f"{state} at step {trainer.step}; the model is in {run / 'model'}")
+
+
+def _train_estimator(store, codec, config, steps: int | None, output: Path) -> None:  # noqa: ANN001
+    from merope.evaluation.estimators.motion_training import MotionTrainConfig, train_motion_network
+    from merope.evaluation.estimators.network import NetworkEstimator
+
+    spec = config.spec
+    options = MotionTrainConfig() if steps is None else MotionTrainConfig(steps=steps)
+    network = train_motion_network(output, store, codec, options, height=spec.height, width=spec.width)
+    summary = {"steps": options.steps, "num_worlds": config.num_worlds}
+    NetworkEstimator(network, camera=spec.camera, fps=spec.fps, summary=summary).save(
+        output / "estimator.safetensors"
+    )
+    print(f"the estimator is in {output / 'estimator.safetensors'}")

@@ -1,0 +1,134 @@
+"""Prefix frames and cameras to video: the flow sampler with the prefix held clean at every step."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from diffusers import FlowMatchEulerDiscreteScheduler
+from jaxtyping import Float, UInt8
+from torch import Tensor
+from tqdm import tqdm
+
+from merope.adapters.command import latent_matrices, latent_rays
+from merope.adapters.flow import NUM_TRAIN_TIMESTEPS, impose_prefix, predict_velocity
+from merope.adapters.spec import VideoSpec
+from merope.data.latents import frames_from_video, video_from_frames
+from merope.errors import MeropeError, TrajectoryError
+from merope.generation.model import VideoModel
+from merope.geometry.poses import Poses
+
+# A step longer than this between neighbouring frames is a jump or another unit, not driving.
+_LONGEST_STEP = 20.0
+
+
+def generate(
+    model: VideoModel,
+    prefix: UInt8[np.ndarray, "clip given height width 3"],
+    cameras: Sequence[Poses],
+    *,
+    seeds: Sequence[int],
+    steps: int = 16,
+    scheduler: Any | None = None,
+    autocast: bool = True,
+    progress: bool = True,
+    allow_untrained: bool = False,
+) -> UInt8[np.ndarray, "clip time height width 3"]:
+    """Videos that continue ``prefix`` along commanded ``cameras``.
+
+    ``prefix`` holds the given frames of each clip, ``cameras`` one pose per frame of the whole video, metres. Noise
+    is drawn per clip on the CPU from its seed, so a clip does not depend on what it is generated beside.
+    ``scheduler`` is any diffusers flow scheduler; by default Euler with the model's own time shift.
+
+    Raises:
+        ValueError: if counts or sizes do not fit the model.
+        TrajectoryError: if a trajectory has the wrong number of poses, unit or step.
+        MeropeError: if the camera branches are all zero, so that the cameras would be ignored.
+    """
+    spec = model.spec
+    _check(model, prefix, cameras, seeds, steps, allow_untrained)
+    given = model.codec.encode(video_from_frames(torch.from_numpy(np.ascontiguousarray(prefix))))
+    operator = model.adapter.encoding.operator(latent_rays(latent_matrices(cameras, spec), spec))
+    noise = torch.stack(
+        [torch.randn(spec.latent_shape, generator=torch.Generator().manual_seed(int(seed))) for seed in seeds]
+    )
+    latents = sample_latents(
+        model, given, noise, operator, steps=steps, scheduler=scheduler, autocast=autocast, progress=progress
+    )
+    return frames_from_video(model.codec.decode(latents)).numpy()
+
+
+@torch.no_grad()
+def sample_latents(
+    model: VideoModel,
+    given: Float[Tensor, "clip chan given row col"],
+    noise: Float[Tensor, "clip chan time row col"],
+    operator: Any,
+    *,
+    steps: int,
+    scheduler: Any | None = None,
+    autocast: bool = True,
+    progress: bool = True,
+) -> Float[Tensor, "clip chan time row col"]:
+    """Latents of whole clips from noise; the given latent frames come back unchanged."""
+    spec = model.spec
+    if scheduler is None:
+        scheduler = FlowMatchEulerDiscreteScheduler(num_train_timesteps=NUM_TRAIN_TIMESTEPS, shift=spec.shift)
+    scheduler.set_timesteps(steps)
+    latents = impose_prefix(noise, given, spec)
+    for timestep in tqdm(scheduler.timesteps, desc="generating", unit="step", disable=not progress):
+        sigma = torch.full((len(latents),), float(timestep) / NUM_TRAIN_TIMESTEPS)
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            velocity = predict_velocity(
+                model.transformer, model.adapter, latents, given, sigma, operator, spec
+            )
+        latents = scheduler.step(velocity, timestep, latents, return_dict=False)[0]
+        latents = impose_prefix(latents, given, spec)
+    return latents
+
+
+def check_command(poses: Poses, spec: VideoSpec) -> None:
+    """Raise `TrajectoryError` if a trajectory cannot command this model; the message says how to mend it."""
+    if len(poses) != spec.num_frames:
+        raise TrajectoryError(
+            f"the trajectory has {len(poses)} poses and the model makes {spec.num_frames} frames. Choose a window with "
+            f"--start, or resample with Poses.resample({spec.num_frames})."
+        )
+    if poses.unit != "m":
+        raise TrajectoryError(
+            f"the trajectory's unit is {poses.unit!r} and the model takes metres. Multiply it by its scale first "
+            "(Poses.scaled) and say unit='m'."
+        )
+    longest = float(poses.step_lengths.max())
+    if longest > _LONGEST_STEP:
+        raise TrajectoryError(
+            f"neighbouring poses are up to {longest:.1f} m apart, {longest * spec.fps:.0f} m/s at {spec.fps:g} frames/s. "
+            "Is the file in centimetres, or does it jump? Scale it with --scale, or choose another --start."
+        )
+
+
+def _check(
+    model: VideoModel,
+    prefix: np.ndarray,
+    cameras: Sequence[Poses],
+    seeds: Sequence[int],
+    steps: int,
+    allow_untrained: bool,
+) -> None:
+    spec = model.spec
+    wanted = (len(cameras), spec.prefix_frames, spec.height, spec.width, 3)
+    if prefix.shape != wanted:
+        raise ValueError(
+            f"prefix must have shape {list(wanted)}, one clip per trajectory; got {list(prefix.shape)}."
+        )
+    if len(seeds) != len(cameras):
+        raise ValueError(f"seeds must hold one number per trajectory, {len(cameras)}; got {len(seeds)}.")
+    if steps < 1:
+        raise ValueError(f"steps must be >= 1; got {steps}.")
+    for poses in cameras:
+        check_command(poses, spec)
+    if model.adapter.is_zero and not allow_untrained:
+        raise MeropeError(
+            "the camera branches are all zero, so the cameras would be ignored. Load a trained adapter, or pass "
+            "allow_untrained=True to run the base model."
+        )
