@@ -48,6 +48,9 @@ COMMANDS = {
         "merope.cli.evaluate", "evaluate", "score one file of estimated poses against the commanded ones"
     ),
     "train": Command("merope.cli.train", "train", "train a preset; resumes where an earlier run stopped"),
+    "benchmark": Command(
+        "merope.cli.benchmark", "benchmark", "measure the shipped models on held-out worlds"
+    ),
     "info": Command("merope.cli.info", "info", "versions, devices and optional packages, for a bug report"),
 }
 

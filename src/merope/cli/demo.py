@@ -1,0 +1,142 @@
+"""``merope demo``: a commanded drive in, a video that follows it out, scored."""
+
+from pathlib import Path
+from typing import Literal
+
+Format = Literal["kitti", "tum", "npy", "npz", "merope"]
+
+
+def demo(
+    *,
+    trajectory: Path | None = None,
+    format: Format = "kitti",
+    start: int = 0,
+    trajectory_fps: float = 10.0,
+    scale: float = 1.0,
+    output: Path = Path("out/demo"),
+    seed: int = 11,
+    steps: int = 16,
+    weights: Path | None = None,
+) -> None:
+    """Generate videos along a commanded drive with the shipped tiny model, recover their paths, score them.
+
+    The command is a built-in left curve, or a window of a pose file; its left-turn and right-turn variants
+    are driven too, as in the paper's evaluation. The model sees the first 9 frames and the commanded poses. The same
+    model trained without camera encoding, and the pose estimator on the true frames, stand beside it.
+
+    Args:
+        trajectory: Pose file to drive along, in metres, such as KITTI's poses/00.txt.
+        format: Format of that file: kitti, tum, npy, npz or merope.
+        start: First pose of the window.
+        trajectory_fps: Poses per second where the file has no times (KITTI: 10).
+        scale: Metres per unit of the file.
+        output: Folder for video.mp4, frames, bev.png, metrics.json and report.html.
+        seed: Seed of the world and of the noise.
+        steps: Denoising steps.
+        weights: Folder with other weights (merope, native, estimator.safetensors).
+    """
+    from merope.cli import street
+    from merope.data.overlay import draw_path_inset, enlarge, side_by_side
+    from merope.data.pose_files import write_poses
+    from merope.data.video import write_frames, write_video
+    from merope.evaluation.plots import plot_bev
+    from merope.evaluation.report import write_report
+
+    folder = weights or street.WEIGHTS
+    models = street.load_models(folder=folder)
+    estimator = street.load_estimator(folder)
+    spec = models["merope"].spec
+    command = _command(
+        trajectory, format, start=start, trajectory_fps=trajectory_fps, scale=scale, seed=seed, spec=spec
+    )
+    print(
+        f"commanded: {spec.num_frames} poses over {command.path_length:.1f} m, and its left and right variants"
+    )
+    clips = street.render_commands("command", street.with_variants(command, spec), spec, seed=seed)
+    labels = {"merope": "MeRoPE", "native": "no camera encoding"}
+    videos, recovered, results = {}, {}, {}
+    for name, model in models.items():
+        label = labels[name]
+        print(f"{label}: {len(clips)} videos")
+        videos[label] = street.generate_clips(model, clips, steps=steps)
+        recovered[label] = street.recover(estimator, videos[label], spec)
+    recovered[street.FLOOR] = street.recover(estimator, [clip.truth for clip in clips], spec)
+    for label, poses in recovered.items():
+        results[label] = street.score(clips, poses, spec, label=label)
+
+    factor = 6
+    for index, clip in enumerate(clips):
+        suffix = "" if index == 0 else "-" + clip.clip_id.rpartition("-")[2]
+        generated = videos["MeRoPE"][index]
+        shown = side_by_side(
+            draw_path_inset(enlarge(clip.truth, factor=factor), clip.poses),
+            enlarge(generated, factor=factor),
+            labels=("commanded (rendered)", "generated"),
+        )
+        write_video(output / f"video{suffix}.mp4", shown, fps=spec.fps)
+        write_frames(output / f"frames{suffix}", generated)
+        paths = {label: poses[index] for label, poses in recovered.items()}
+        plot_bev(output / f"bev{suffix}.png", clip.poses, paths, title=clip.clip_id)
+        write_poses(output / f"commanded{suffix}.txt", clip.poses, format="kitti")
+        write_poses(output / f"recovered{suffix}.txt", paths["MeRoPE"], format="kitti")
+    write_report(
+        output,
+        list(results.values()),
+        title="A commanded drive, generated and recovered",
+        commanded=clips[0].poses,
+        recovered={label: poses[0] for label, poses in recovered.items()},
+        first_generated=spec.prefix_frames,
+        references=(street.FLOOR,),
+        notes=(
+            f"World and noise seed {seed}, {steps} denoising steps, {spec.num_frames} frames at {spec.fps:g} Hz of which "
+            f"{spec.prefix_frames} are given. Poses are recovered by a network trained on renders of other worlds; "
+            "its own error on true frames is the noise floor.",
+        ),
+    )
+    print()
+    print(street.table(results))
+    print(
+        f"\nmean over {len(clips)} videos; written to {output}: video.mp4, frames, bev.png, metrics.json, report.html"
+    )
+
+
+def _command(trajectory, format, *, start, trajectory_fps, scale, seed, spec):  # noqa: ANN001
+    """The commanded poses at the model's frame rate, standing on the ground."""
+    import torch
+
+    from merope.data.pose_files import read_poses
+    from merope.errors import TrajectoryError
+    from merope.geometry.poses import Poses
+    from merope.worlds import place_on_ground
+    from merope.worlds.drives import drive
+
+    if trajectory is None:
+        return drive("curve", seed=seed, num_frames=spec.num_frames, fps=spec.fps)
+    poses = read_poses(trajectory, format=format)
+    if scale <= 0 or trajectory_fps <= 0:
+        raise ValueError(f"--scale and --trajectory-fps must be > 0; got {scale} and {trajectory_fps}.")
+    if not 0 <= start < len(poses):
+        raise TrajectoryError(
+            f"--start {start} is outside {trajectory}, which has {len(poses)} poses (0 to {len(poses) - 1})."
+        )
+    times = poses.times
+    if times is None:
+        times = torch.arange(len(poses), dtype=torch.float64) / trajectory_fps
+    wanted = times[start] + torch.arange(spec.num_frames, dtype=torch.float64) / spec.fps
+    if wanted[-1] > times[-1] + 1e-6:
+        seconds = (spec.num_frames - 1) / spec.fps
+        latest = int((times <= times[-1] - seconds + 1e-6).sum()) - 1
+        mend = (
+            f"use --start {latest} or less"
+            if latest >= 0
+            else "choose a longer file, or check --trajectory-fps"
+        )
+        raise TrajectoryError(
+            f"{trajectory} ends {float(times[-1] - times[start]):.1f} s after pose {start}; {spec.num_frames} frames at "
+            f"{spec.fps:g} Hz need {seconds:.1f} s: {mend}."
+        )
+    timed = Poses(
+        R_world_cam=poses.R_world_cam, center_world=poses.center_world * scale, times=times, unit="m"
+    )
+    window = timed.interpolate(wanted.clamp_max(times[-1]))
+    return place_on_ground(Poses(R_world_cam=window.R_world_cam, center_world=window.center_world, unit="m"))
