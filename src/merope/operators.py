@@ -12,7 +12,7 @@ Inside, the channels of a band are planar (all x, then all y, then all z), which
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import torch
 from jaxtyping import Float
@@ -46,7 +46,7 @@ class Block(Protocol):
         ...
 
 
-def _tensors_mapped(block, function):  # noqa: ANN001
+def _tensors_mapped(block: Any, function: TensorMap) -> Any:
     return replace(block, **{name: function(getattr(block, name)) for name in block.__slots__})
 
 
@@ -198,6 +198,11 @@ class Band:
     """Whether ``right`` depends on the query camera."""
 
     def __post_init__(self) -> None:
+        if self.width < 1 or self.num_blocks < 1:
+            raise ValueError(
+                f"band {self.name!r} needs channels and blocks; got width {self.width} and "
+                f"{self.num_blocks} blocks. Leave an empty band out."
+            )
         if self.width % (self.size * self.num_blocks):
             raise ValueError(
                 f"band {self.name!r}: width {self.width} is not a multiple of {self.num_blocks} blocks x {self.size}."
@@ -259,7 +264,12 @@ class CameraOperator:
     def tensors(self) -> list[Tensor]:
         """Every tensor of the operator."""
         found: list[Tensor] = []
-        self.map_tensors(lambda tensor: (found.append(tensor), tensor)[1])
+
+        def keep(tensor: Tensor) -> Tensor:
+            found.append(tensor)
+            return tensor
+
+        self.map_tensors(keep)
         return found
 
     def dense(self) -> Float[Tensor, "..."]:
@@ -269,35 +279,30 @@ class CameraOperator:
         """
         pieces = [self._dense_band(band) for band in self.bands]
         heads = max(piece.shape[1] for piece in pieces)
-        dtype = pieces[0].dtype
-        for piece in pieces:
-            dtype = torch.promote_types(dtype, piece.dtype)
-        out = torch.zeros(
-            self.batch, heads, self.num_queries, self.num_keys, self.head_dim, self.head_dim, dtype=dtype
-        )
-        start = 0
-        for band, piece in zip(self.bands, pieces, strict=True):
-            # [B, H, Nq, Nk, M, s, s]: block m, copy c sits at channels start + (m * copies + c) * s.
-            for block in range(band.num_blocks):
-                for copy in range(band.copies):
-                    at = start + (block * band.copies + copy) * band.size
-                    out[..., at : at + band.size, at : at + band.size] = piece[..., block, :, :]
-            start += band.width
+        shape = (self.batch, heads, self.num_queries, self.num_keys)
+        out = self._block_diagonal(pieces, shape)
         return out.squeeze(1) if heads == 1 else out
 
     def dense_left(self) -> Float[Tensor, "..."]:
         """``left_a^T`` of every query token, ``[B, H, N_query, d, d]``: U_ab against a key without a camera."""
         pieces = [_token_matrices(band, band.left, self.num_queries, self.batch) for band in self.bands]
         heads = max(piece.shape[1] for piece in pieces)
-        out = torch.zeros(
-            self.batch, heads, self.num_queries, self.head_dim, self.head_dim, dtype=pieces[0].dtype
-        )
+        return self._block_diagonal([piece.mT for piece in pieces], (self.batch, heads, self.num_queries))
+
+    def _block_diagonal(self, pieces: list[Tensor], shape: tuple[int, ...]) -> Tensor:
+        """Blocks ``[*shape, M, s, s]`` of every band, placed on the diagonal in the paper's order."""
+        device = next((tensor.device for tensor in self.tensors()), torch.device("cpu"))
+        dtype = pieces[0].dtype
+        for piece in pieces:
+            dtype = torch.promote_types(dtype, piece.dtype)
+        out = torch.zeros(*shape, self.head_dim, self.head_dim, dtype=dtype, device=device)
         start = 0
         for band, piece in zip(self.bands, pieces, strict=True):
+            # Block m, copy c sits at channels start + (m * copies + c) * size.
             for block in range(band.num_blocks):
                 for copy in range(band.copies):
                     at = start + (block * band.copies + copy) * band.size
-                    out[..., at : at + band.size, at : at + band.size] = piece[..., block, :, :].mT
+                    out[..., at : at + band.size, at : at + band.size] = piece[..., block, :, :]
             start += band.width
         return out
 
@@ -314,11 +319,12 @@ class CameraOperator:
 
 def _token_matrices(band: Band, block: Block | None, num_tokens: int, batch: int) -> Tensor:
     if block is None:
-        dtype = torch.float32
+        dtype, device = torch.float32, torch.device("cpu")
         for other in (band.left, band.right):
             if other is not None:
-                dtype = other.matrix().dtype
-        return torch.eye(band.size, dtype=dtype).expand(
+                matrices = other.matrix()
+                dtype, device = matrices.dtype, matrices.device
+        return torch.eye(band.size, dtype=dtype, device=device).expand(
             batch, 1, num_tokens, band.num_blocks, band.size, band.size
         )
     matrices = block.matrix()

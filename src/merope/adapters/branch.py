@@ -40,7 +40,13 @@ class CameraBranch(nn.Module):
     def forward(
         self, hidden: Float[Tensor, "batch token dim"], operator: CameraOperator
     ) -> Float[Tensor, "batch token dim"]:
-        """What to add to the output of the backbone's self-attention, before its gate."""
+        """What to add to the output of the backbone's self-attention, before its gate.
+
+        A base in bfloat16 meets the branch's float32 weights here: without autocast the input is cast to
+        their precision. The answer is in the precision of the branch.
+        """
+        if not torch.is_autocast_enabled(hidden.device.type):
+            hidden = hidden.to(self.to_q.weight.dtype)
         query, key, value = (
             project(hidden).unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
             for project in (self.to_q, self.to_k, self.to_v)

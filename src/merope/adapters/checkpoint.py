@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -57,13 +57,20 @@ def adapter_config(adapter: CameraAdapter) -> dict[str, Any]:
 
 def read_adapter_config(path: str | Path) -> dict[str, Any]:
     """The configuration and summary in an adapter file, without its weights."""
-    with safe_open(str(path), framework="pt") as file:
+    with _opened(path) as file:
         metadata = file.metadata() or {}
     if metadata.get("format") != _FORMAT:
         raise CheckpointMismatch(
             f"{path} is not an adapter file: its format is {metadata.get('format')!r}, expected {_FORMAT!r}."
         )
-    return {**json.loads(metadata["config"]), "summary": json.loads(metadata["summary"])}
+    try:
+        config = {**json.loads(metadata["config"]), "summary": json.loads(metadata["summary"])}
+    except (KeyError, ValueError, TypeError) as error:
+        raise CheckpointMismatch(f"{path} has no readable configuration: {error!r}.") from error
+    missing = sorted({"encoding", "compression", "blocks", "pose_policy", "base"} - set(config))
+    if missing:
+        raise CheckpointMismatch(f"{path} lacks {', '.join(missing)} in its configuration.")
+    return config
 
 
 def load_adapter(path: str | Path, transformer: nn.Module) -> CameraAdapter:
@@ -74,15 +81,20 @@ def load_adapter(path: str | Path, transformer: nn.Module) -> CameraAdapter:
             The transformer is then as it was.
     """
     config = read_adapter_config(path)
+    base: Any = transformer.config
     for name, wanted in config["base"].items():
-        have = getattr(transformer.config, name)
+        have = getattr(base, name, None)
         if have != wanted:
             raise CheckpointMismatch(
                 f"{path} was made for a base with {name} = {wanted}; this one has {have}."
             )
+    try:
+        encoding = encoding_from_config(config["encoding"])
+    except (ValueError, TypeError) as error:
+        raise CheckpointMismatch(f"{path} holds an encoding that cannot be made: {error}") from error
     adapter = attach(
         transformer,
-        encoding=encoding_from_config(config["encoding"]),
+        encoding=encoding,
         compression=config["compression"],
         schedule=config["blocks"],
         pose_policy=config["pose_policy"],
@@ -93,7 +105,7 @@ def load_adapter(path: str | Path, transformer: nn.Module) -> CameraAdapter:
         for name, value in branch.state_dict().items()
     }
     try:
-        with safe_open(str(path), framework="pt") as file:
+        with _opened(path) as file:
             found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         require_same_tensors(path, wanted_tensors, found)
         with torch.no_grad():
@@ -103,6 +115,15 @@ def load_adapter(path: str | Path, transformer: nn.Module) -> CameraAdapter:
         adapter.detach()
         raise
     return adapter
+
+
+def _opened(path: str | Path) -> Any:
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"there is no adapter file at {path}.")
+    try:
+        return safe_open(str(path), framework="pt")
+    except SafetensorError as error:
+        raise CheckpointMismatch(f"{path} is damaged or no safetensors file: {error}.") from error
 
 
 def require_same_tensors(path: str | Path, wanted: dict[str, Tensor], found: dict[str, Tensor]) -> None:

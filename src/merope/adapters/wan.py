@@ -38,6 +38,8 @@ def scheduled_blocks(schedule: Schedule, num_blocks: int) -> tuple[int, ...]:
     "alternate" is 1, 3, 5, ... (the paper's 15 of 30), "every" all of them; a list names its own.
     """
     if schedule == "alternate":
+        if num_blocks < 2:
+            raise ValueError(f"schedule 'alternate' names no block of {num_blocks}; use 'every'.")
         return tuple(range(1, num_blocks, 2))
     if schedule == "every":
         return tuple(range(num_blocks))
@@ -45,7 +47,7 @@ def scheduled_blocks(schedule: Schedule, num_blocks: int) -> tuple[int, ...]:
         raise ValueError(
             f"schedule must be 'alternate', 'every' or a list of block numbers; got {schedule!r}."
         )
-    blocks = tuple(schedule)
+    blocks = tuple(int(block) for block in schedule)
     if not blocks or len(set(blocks)) != len(blocks) or any(not 0 <= block < num_blocks for block in blocks):
         raise ValueError(
             f"schedule must list different blocks between 0 and {num_blocks - 1}; got {list(blocks)}."
@@ -69,7 +71,8 @@ class CameraAdapter:
         blocks: tuple[int, ...],
         pose_policy: str,
     ) -> None:
-        self.transformer = transformer
+        # Any: torch types every attribute of a module as a tensor or a module.
+        self.transformer: Any = transformer
         self.encoding = encoding
         self.compression = compression
         self.blocks = blocks
@@ -95,7 +98,15 @@ class CameraAdapter:
 
     @contextmanager
     def cameras(self, operator: CameraOperator) -> Iterator[None]:
-        """Within the block, the transformer's forward pass sees these cameras."""
+        """Within the block, the transformer's forward pass sees these cameras.
+
+        The backward pass may come after the block, also under gradient checkpointing.
+
+        Raises:
+            ValueError: if the operator is for another head size, or the adapter was detached.
+        """
+        if not self.blocks:
+            raise ValueError("this adapter was detached; attach a new one.")
         if operator.head_dim != self.encoding.head_dim:
             raise ValueError(
                 f"the operator has {operator.head_dim} channels per head; the branches have {self.encoding.head_dim}."
@@ -130,7 +141,9 @@ class CameraAdapter:
         for block, branch in branches.items():
             owner = self.transformer.blocks[block]
             owner.add_module(_BRANCH_NAME, branch)
-            self._handles.append(owner.attn1.register_forward_hook(self._adder(block, branch)))
+            self._handles.append(
+                owner.attn1.register_forward_hook(self._adder(block, branch), with_kwargs=True)
+            )
 
     def _with_operator(
         self, module: nn.Module, args: Any, output: tuple[Tensor, Tensor]
@@ -143,8 +156,16 @@ class CameraAdapter:
         return _CameraRotary(output, self._operator)
 
     def _adder(self, block: int, branch: CameraBranch) -> Any:
-        def add_branch(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
-            hidden, rotary = args[0], args[3]
+        def add_branch(
+            module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor
+        ) -> Tensor:
+            hidden = args[0] if args else kwargs["hidden_states"]
+            rotary = args[3] if len(args) > 3 else kwargs.get("rotary_emb")
+            if not isinstance(rotary, _CameraRotary):
+                raise TypeError(
+                    f"block {block} got its rotary embedding as {type(rotary).__name__}, without cameras: "
+                    "something between transformer.rope and the block rebuilds it."
+                )
             extra = branch(hidden, rotary.operator)
             if self.residual_norms is not None:
                 with torch.no_grad():
@@ -172,15 +193,17 @@ def attach(
         TypeError: if ``transformer`` is not a Wan transformer.
         ValueError: if it carries branches already, or head sizes, compression or schedule do not fit.
     """
-    blocks = getattr(transformer, "blocks", None)
-    if blocks is None or not hasattr(transformer, "rope") or not hasattr(blocks[0], "attn1"):
+    blocks: Any = getattr(transformer, "blocks", None)
+    if not blocks or not hasattr(transformer, "rope") or not hasattr(blocks[0], "attn1"):
         raise TypeError(
             f"transformer must be a Wan transformer (blocks with attn1, and rope); got {type(transformer).__name__}. "
             "Load one with diffusers.WanTransformer3DModel.from_pretrained."
         )
     if any(hasattr(block, _BRANCH_NAME) for block in blocks):
         raise ValueError("this transformer carries camera branches already; detach them first.")
-    config = transformer.config
+    config: Any = transformer.config
+    if compression < 1:
+        raise ValueError(f"compression must be at least 1; got {compression}.")
     if encoding.head_dim != config.attention_head_dim:
         # PanShot's branch on the 1.3B model: one head of 192 in place of 12 x 128 / 8.
         width = config.num_attention_heads * config.attention_head_dim

@@ -114,6 +114,12 @@ def _check(
         raise ValueError(
             f"query, key and value must have equally many heads; got {query.shape[1]}, {key.shape[1]}, {value.shape[1]}."
         )
+    device = next((tensor.device for tensor in operator.tensors()), query.device)
+    if not query.device == key.device == value.device == device:
+        raise ValueError(
+            f"query, key, value and operator must share a device; got {query.device}, {key.device}, "
+            f"{value.device} and {device}. Move the operator with operator.to(query.device)."
+        )
     if key_mask is not None:
         wanted = (operator.batch, operator.num_keys + extra_tokens)
         if key_mask.dtype != torch.bool or tuple(key_mask.shape) != wanted:

@@ -55,7 +55,7 @@ def _dense_with_extras(operator: CameraOperator, extra_tokens: int) -> Tensor:
     if extra_tokens == 0:
         return pairwise
     batch, heads, queries, keys, dim, _ = pairwise.shape
-    full = torch.eye(dim, dtype=pairwise.dtype).repeat(
+    full = torch.eye(dim, dtype=pairwise.dtype, device=pairwise.device).repeat(
         batch, heads, queries + extra_tokens, keys + extra_tokens, 1, 1
     )
     full[:, :, :queries, :keys] = pairwise

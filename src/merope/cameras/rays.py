@@ -50,6 +50,16 @@ class ViewRays:
                     f"got {list(value.shape)}."
                 )
         for name in ("R_world_cam", "center_world", "dirs_cam"):
+            value = getattr(self, name)
+            if value.dtype != torch.float64 or value.device.type != "cpu":
+                raise ValueError(
+                    f"{name} must be float64 on the CPU: float32 loses centimetres of map coordinates; got "
+                    f"{value.dtype} on {value.device}. ViewRays.from_poses converts."
+                )
+        for name in ("time", "row", "col"):
+            if not torch.isfinite(getattr(self, name)).all():
+                raise ValueError(f"{name} must be finite; got {getattr(self, name).tolist()}.")
+        for name in ("R_world_cam", "center_world", "dirs_cam"):
             if not torch.isfinite(getattr(self, name)).all():
                 raise ValueError(
                     f"{name} must be finite. Tokens without a ray are marked by valid=False and carry any "
@@ -77,6 +87,9 @@ class ViewRays:
     ) -> Self:
         """Rays of cameras given by camera-to-world matrices, metres, OpenCV axes.
 
+        Rotations that carry the rounding of float32 or of a file (up to 1e-4) are brought back to
+        orthonormal: attention under them must keep norms.
+
         ``grid`` is (rows, columns) of each view's tokens in row-major order; without it the tokens lie in
         one row. ``time`` is the native temporal coordinate, [view] or [batch, view]; without it views
         count 0, 1, 2, ....
@@ -91,13 +104,27 @@ class ViewRays:
                 f"got {list(dirs.shape)}."
             )
         matrices, dirs = matrices.to("cpu", torch.float64), dirs.to("cpu", torch.float64)
+        if not torch.isfinite(matrices).all():
+            raise ValueError("T_world_cam must be finite. Drop the views that have no pose.")
+        last = torch.tensor([0.0, 0.0, 0.0, 1.0], dtype=torch.float64)
+        if (matrices[..., 3, :] - last).abs().max() > 1e-6:
+            raise ValueError(
+                "T_world_cam must end in the row [0, 0, 0, 1]. A translation in the last row means the "
+                "matrices are transposed: pass T.mT."
+            )
         rotations = matrices[..., :3, :3]
-        error = (rotations.mT @ rotations - torch.eye(3, dtype=torch.float64)).abs().max()
-        if not error < 1e-4 or (torch.det(rotations) < 0).any():
+        identity = torch.eye(3, dtype=torch.float64)
+        error = (rotations.mT @ rotations - identity).abs().max()
+        if error > 1e-4 or (torch.det(rotations) < 0).any():
             raise ValueError(
                 f"T_world_cam must hold right-handed rotations; R^T R is off by {float(error):.3g}. "
                 "Read pose files with merope.data.read_poses, which projects and diagnoses."
             )
+        if error > 1e-14:
+            # Two Newton steps towards the nearest rotation leave 1e-16 of 1e-4. Unlike an SVD they have a
+            # gradient where singular values are equal.
+            for _ in range(2):
+                rotations = 1.5 * rotations - 0.5 * rotations @ rotations.mT @ rotations
         batch, views, tokens, _ = dirs.shape
         rows, cols = grid if grid is not None else (1, tokens)
         if rows * cols != tokens:
@@ -105,6 +132,10 @@ class ViewRays:
                 f"grid {rows} x {cols} has {rows * cols} tokens; dirs_cam has {tokens} per view."
             )
         clock = torch.arange(views) if time is None else torch.as_tensor(time)
+        if clock.shape not in ((views,), (batch, views)):
+            raise ValueError(
+                f"time must have shape [{views}] or [{batch}, {views}]; got {list(clock.shape)}."
+            )
         return cls(
             R_world_cam=rotations,
             center_world=matrices[..., :3, 3],

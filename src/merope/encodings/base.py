@@ -44,3 +44,16 @@ class CameraEncoding(Protocol):
     ) -> CameraOperator:
         """The operator between two sets of rays; ``keys`` None means the queries themselves."""
         ...
+
+
+def key_rays(queries: ViewRays, keys: ViewRays | None) -> ViewRays:
+    """The keys' rays, the queries' own where none are given.
+
+    Raises:
+        ValueError: if the batches differ.
+    """
+    if keys is None:
+        return queries
+    if keys.batch != queries.batch:
+        raise ValueError(f"keys must have the queries' batch {queries.batch}; got {keys.batch}.")
+    return keys

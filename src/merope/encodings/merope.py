@@ -1,14 +1,14 @@
 """MeRoPE: ray-local minimum rotations, metric rotary translation, disparity anchors (Eqs. 5-11)."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 import torch
 from torch import Tensor
 
 from merope.cameras.rays import ViewRays
-from merope.encodings.base import Claims
+from merope.encodings.base import Claims, key_rays
 from merope.encodings.native import native_band
 from merope.geometry.sphere import epipolar_anchors, minrot, minrot_axis, transported_anchor_axes
 from merope.operators import Band, Block, CameraOperator, MinRotate3, Rotate2, Rotate3
@@ -95,6 +95,12 @@ class MeRoPE:
                 f"does not fill head_dim {self.head_dim}."
             )
         anchors = len(self.fractions)
+        if min(layout.disp, layout.rot, layout.trans, *layout.native) < 0:
+            raise ValueError(f"layout widths must be >= 0; got {layout}.")
+        if any(not 0 <= fraction <= 1 for fraction in self.fractions):
+            raise ValueError(
+                f"fractions must lie in [0, 1]; got {self.fractions}. 0 is the far direction, 1 the epipole."
+            )
         if anchors == 0 or layout.disp % (3 * anchors):
             raise ValueError(
                 f"disp width {layout.disp} is not a multiple of 3 x {anchors} anchors = {3 * anchors}."
@@ -105,11 +111,11 @@ class MeRoPE:
             raise ValueError(f"trans width {layout.trans} is not a multiple of 6 (3 axes x 2 channels).")
         if any(width % 2 for width in layout.native):
             raise ValueError(f"native widths must be even; got {layout.native}.")
-        if not 0 < self.wavelength_min <= self.wavelength_max:
+        if not 0 < self.wavelength_min <= self.wavelength_max < math.inf:
             raise ValueError(
                 f"wavelengths must satisfy 0 < min <= max (metres); got {self.wavelength_min} and {self.wavelength_max}."
             )
-        if self.single_frequency is not None and self.single_frequency <= 0:
+        if self.single_frequency is not None and not 0 < self.single_frequency < math.inf:
             raise ValueError(
                 f"single_frequency is a wavelength in metres and must be > 0; got {self.single_frequency}."
             )
@@ -117,6 +123,14 @@ class MeRoPE:
             raise ValueError(
                 "a trans width of 6 leaves one wavelength per axis, where Eq. 7 divides by K - 1 = 0. "
                 "Give that wavelength as single_frequency=."
+            )
+        if not 0 < self.native_base < math.inf:
+            raise ValueError(f"native_base must be > 0; got {self.native_base}.")
+        if self.anchor_frames not in ("minrot", "transported"):
+            raise ValueError(f"anchor_frames must be 'minrot' or 'transported'; got {self.anchor_frames!r}.")
+        if not 0 <= self.min_scene_depth < math.inf:
+            raise ValueError(
+                f"min_scene_depth must be >= 0 m; got {self.min_scene_depth}. Zero is the paper's arc."
             )
         if not self.components <= {"disp", "rot", "trans"}:
             raise ValueError(f"components must be among disp, rot, trans; got {sorted(self.components)}.")
@@ -137,8 +151,12 @@ class MeRoPE:
 
     @property
     def claims(self) -> Claims:
-        """Metric and norm-preserving; grouped by query camera."""
-        return Claims(metric="trans" in self.components, per_token=False, norm_preserving=True)
+        """Metric and norm-preserving; grouped by query camera unless "rot" stands alone."""
+        return Claims(
+            metric="trans" in self.components,
+            per_token=not self.components & {"disp", "trans"},
+            norm_preserving=True,
+        )
 
     def operator(
         self,
@@ -153,23 +171,18 @@ class MeRoPE:
         Geometry runs in float64 on the CPU and phases are reduced modulo 2 pi there; ``dtype`` is that
         of the finished factors. Compute it once per clip: it serves every layer and denoising step.
         """
-        keys = queries if keys is None else keys
-        if keys.batch != queries.batch:
-            raise ValueError(f"keys must have the queries' batch {queries.batch}; got {keys.batch}.")
+        keys = key_rays(queries, keys)
         layout = self.resolved_layout
         with torch.autocast("cpu", enabled=False):
             bands = [
-                self._disparity(queries, keys, layout.disp)
-                if "disp" in self.components
-                else Band(name="disp", width=layout.disp),
-                self._rotation(queries, keys, layout.rot)
-                if "rot" in self.components
-                else Band(name="rot", width=layout.rot),
-                self._translation(queries, keys, layout.trans)
-                if "trans" in self.components
-                else Band(name="trans", width=layout.trans),
+                _cast(band, dtype, device)
+                for band in (
+                    self._disparity(queries, keys, layout.disp),
+                    self._rotation(queries, keys, layout.rot),
+                    self._translation(queries, keys, layout.trans),
+                )
+                if band is not None
             ]
-            bands = [_cast(band, dtype, device) for band in bands if band.width]
             if sum(layout.native):
                 bands.append(
                     native_band(
@@ -184,7 +197,9 @@ class MeRoPE:
             num_keys=keys.num_tokens,
         )
 
-    def _disparity(self, queries: ViewRays, keys: ViewRays, width: int) -> Band:
+    def _disparity(self, queries: ViewRays, keys: ViewRays, width: int) -> Band | None:
+        if width == 0 or "disp" not in self.components:
+            return _kept("disp", width)
         offsets = _offsets_query(queries, keys)  # [B, G, V, 3]
         dirs_world = torch.einsum("bvxy,bvpy->bvpx", keys.R_world_cam, keys.dirs_cam)
         dirs_query = torch.einsum("bgyx,bvpy->bgvpx", queries.R_world_cam, dirs_world)
@@ -207,18 +222,27 @@ class MeRoPE:
             grouped=True,
         )
 
-    def _rotation(self, queries: ViewRays, keys: ViewRays, width: int) -> Band:
+    def _rotation(self, queries: ViewRays, keys: ViewRays, width: int) -> Band | None:
+        if width == 0 or "rot" not in self.components:
+            return _kept("rot", width)
         return Band(
             name="rot", width=width, size=3, num_blocks=1, left=_ray_frames(queries), right=_ray_frames(keys)
         )
 
-    def _translation(self, queries: ViewRays, keys: ViewRays, width: int) -> Band:
+    def _translation(self, queries: ViewRays, keys: ViewRays, width: int) -> Band | None:
+        if width == 0 or "trans" not in self.components:
+            return _kept("trans", width)
         offsets = _offsets_query(queries, keys)
         omega = 2 * math.pi / torch.tensor(self.wavelengths, dtype=torch.float64)
         # Reduced in float64: at 100 m and 0.5 m the phase is 1257 rad, where bfloat16 steps by 8.
         phases = torch.remainder(offsets[..., None] * omega, 2 * math.pi).flatten(-2)[:, None]
         right = Rotate2(phases.cos(), phases.sin())  # [B, 1, G, V, 3 K]: one entry per key camera
         return Band(name="trans", width=width, size=2, num_blocks=width // 2, right=right, grouped=True)
+
+
+def _kept(name: str, width: int) -> Band | None:
+    """Channels that stay as they are, or nothing where there are none."""
+    return Band(name=name, width=width) if width else None
 
 
 def _offsets_query(queries: ViewRays, keys: ViewRays) -> Tensor:
@@ -237,12 +261,4 @@ def _cast(band: Band, dtype: torch.dtype, device: torch.device | str) -> Band:
     def cast(block: Block | None) -> Block | None:
         return None if block is None else block.map_tensors(lambda tensor: tensor.to(device, dtype))
 
-    return Band(
-        name=band.name,
-        width=band.width,
-        size=band.size,
-        num_blocks=band.num_blocks,
-        left=cast(band.left),
-        right=cast(band.right),
-        grouped=band.grouped,
-    )
+    return replace(band, left=cast(band.left), right=cast(band.right))

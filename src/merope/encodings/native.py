@@ -1,12 +1,13 @@
 """The backbone's own spatio-temporal rotary embedding, and the encoding that has nothing else."""
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from merope.cameras.rays import ViewRays
-from merope.encodings.base import Claims
+from merope.encodings.base import Claims, key_rays
 from merope.operators import Band, CameraOperator, Rotate2
 
 
@@ -75,8 +76,11 @@ class Native:
             raise ValueError(f"native_widths must be even and >= 0; got {self.native_widths}.")
         if sum(self.native_widths) > self.head_dim:
             raise ValueError(
-                f"native_widths {self.native_widths} sum to {sum(self.native_widths)}, over head_dim {self.head_dim}."
+                f"native_widths {self.native_widths} sum to {sum(self.native_widths)}, over head_dim "
+                f"{self.head_dim}."
             )
+        if not 0 < self.native_base < math.inf:
+            raise ValueError(f"native_base must be > 0; got {self.native_base}.")
 
     @property
     def claims(self) -> Claims:
@@ -92,15 +96,24 @@ class Native:
         device: torch.device | str = "cpu",
     ) -> CameraOperator:
         """The operator of the native rotary embedding."""
-        keys = queries if keys is None else keys
-        band = native_band(
-            queries, keys, widths=self.native_widths, base=self.native_base, dtype=dtype, device=device
-        )
-        bands = (band,)
-        if self.head_dim > band.width:
-            bands = (Band(name="keep", width=self.head_dim - band.width), band)
+        keys = key_rays(queries, keys)
+        bands = []
+        width = sum(self.native_widths)
+        if self.head_dim > width:
+            bands.append(Band(name="keep", width=self.head_dim - width))
+        if width:
+            bands.append(
+                native_band(
+                    queries,
+                    keys,
+                    widths=self.native_widths,
+                    base=self.native_base,
+                    dtype=dtype,
+                    device=device,
+                )
+            )
         return CameraOperator(
-            bands=bands,
+            bands=tuple(bands),
             batch=queries.batch,
             num_query_cameras=queries.num_views,
             num_queries=queries.num_tokens,

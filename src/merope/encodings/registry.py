@@ -1,7 +1,7 @@
 """Encodings by name, to and from plain JSON values: what is stored beside weights."""
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 from merope.encodings.base import CameraEncoding
 from merope.encodings.merope import HeadLayout, MeRoPE
@@ -15,7 +15,7 @@ def encoding_to_config(encoding: CameraEncoding) -> dict[str, Any]:
     """Name and options of an encoding as JSON values; layouts are stored resolved."""
     for name, kind in ENCODINGS.items():
         if type(encoding) is kind:
-            options = asdict(encoding)
+            options = asdict(cast(Any, encoding))
             if isinstance(encoding, MeRoPE):
                 options["layout"] = asdict(encoding.resolved_layout)
                 options["components"] = sorted(encoding.components)
@@ -33,7 +33,7 @@ def encoding_from_config(config: dict[str, Any]) -> CameraEncoding:
     name = options.pop("name", None)
     if name not in ENCODINGS:
         raise ValueError(f"unknown encoding {name!r}; known are {sorted(ENCODINGS)}.")
-    kind = ENCODINGS[name]
+    kind: Any = ENCODINGS[name]
     unknown = sorted(set(options) - set(kind.__dataclass_fields__))
     if unknown:
         raise ValueError(

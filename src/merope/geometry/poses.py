@@ -1,12 +1,20 @@
 """`Poses`: where each camera of a sequence is and how it is turned, in float64."""
 
 from collections.abc import Sequence
-from typing import Literal, Self, get_args
+from operator import index as as_integer
+from typing import Any, Literal, Self, SupportsIndex, cast, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from merope.geometry.pose_checks import (
+    orthonormality_error,
+    own_copy,
+    read_matrices,
+    require_finite,
+    require_rotations,
+)
 from merope.geometry.rotations import project_to_so3, slerp
 
 Unit = Literal["m", "normalized", "unknown"]
@@ -50,8 +58,8 @@ class Poses:
         unit: Unit = "m",
         projection_error: float = 0.0,
     ) -> None:
-        rotations = torch.as_tensor(R_world_cam).detach().to("cpu", torch.float64)
-        centers = torch.as_tensor(center_world).detach().to("cpu", torch.float64)
+        rotations = own_copy(R_world_cam)
+        centers = own_copy(center_world)
         if rotations.ndim != 3 or rotations.shape[1:] != (3, 3):
             raise ValueError(f"R_world_cam must have shape [T, 3, 3]; got {list(rotations.shape)}.")
         if centers.shape != (rotations.shape[0], 3):
@@ -61,15 +69,15 @@ class Poses:
             )
         if len(rotations) == 0:
             raise ValueError("Poses needs at least one camera; got none.")
-        _require_rotations(rotations, tolerance=1e-9, remedy="Use Poses.from_matrices for rounded input.")
-        _require_finite("center_world", centers)
+        require_rotations(rotations, tolerance=1e-9, remedy="Use Poses.from_matrices for rounded input.")
+        require_finite("center_world", centers)
         if unit not in get_args(Unit):
             raise ValueError(f"unit must be one of {get_args(Unit)}; got {unit!r}.")
         if times is not None:
-            times = torch.as_tensor(times).detach().to("cpu", torch.float64)
+            times = own_copy(times)
             if times.shape != (len(rotations),):
                 raise ValueError(f"times must have shape [{len(rotations)}]; got {list(times.shape)}.")
-            _require_finite("times", times)
+            require_finite("times", times)
             if (times.diff() <= 0).any():
                 index = int((times.diff() <= 0).nonzero()[0, 0])
                 raise ValueError(
@@ -87,6 +95,11 @@ class Poses:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"Poses cannot be changed; make new ones instead of setting {name!r}.")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Data workers send poses between processes; the default would set the slots one by one.
+        values = (self.R_world_cam, self.center_world, self.times, self.unit, self.projection_error)
+        return _rebuilt, (type(self), *values)
 
     @classmethod
     def from_matrices(
@@ -106,34 +119,9 @@ class Poses:
         Raises:
             ValueError: if a matrix is not finite, is left-handed, or is off by more than ``tolerance``.
         """
-        matrices = torch.as_tensor(T_world_cam).detach().to("cpu", torch.float64)
-        if matrices.ndim != 3 or matrices.shape[1:] not in ((3, 4), (4, 4)):
-            raise ValueError(
-                f"T_world_cam must have shape [T, 4, 4] or [T, 3, 4]; got {list(matrices.shape)}."
-            )
-        _require_finite("T_world_cam", matrices)
-        if matrices.shape[1] == 4:
-            last = torch.tensor([0.0, 0.0, 0.0, 1.0], dtype=torch.float64)
-            if (matrices[:, 3] - last).abs().max() > 1e-6:
-                raise ValueError(
-                    f"T_world_cam must end in the row [0, 0, 0, 1]; got {matrices[0, 3].tolist()}. "
-                    "A translation in the last row means the matrices are transposed: pass T.mT."
-                )
-        rotations = matrices[:, :3, :3]
-        _require_rotations(
-            rotations,
-            tolerance=tolerance,
-            remedy=f"Raise tolerance (now {tolerance:g}) if the file is that coarse.",
-        )
-        error = _orthonormality_error(rotations)
-        if error > 1e-12:
-            rotations = project_to_so3(rotations)
+        rotations, offsets, error = read_matrices("T_world_cam", T_world_cam, tolerance)
         return cls(
-            R_world_cam=rotations,
-            center_world=matrices[:, :3, 3],
-            times=times,
-            unit=unit,
-            projection_error=error,
+            R_world_cam=rotations, center_world=offsets, times=times, unit=unit, projection_error=error
         )
 
     @classmethod
@@ -146,14 +134,14 @@ class Poses:
         tolerance: float = 1e-3,
     ) -> Self:
         """Poses from world-to-camera matrices ("extrinsics"), inverted in closed form: (R^T, -R^T t)."""
-        inverse = cls.from_matrices(T_cam_world, times=times, unit=unit, tolerance=tolerance)
-        R_world_cam = inverse.R_world_cam.mT
+        R_cam_world, offsets, error = read_matrices("T_cam_world", T_cam_world, tolerance)
+        R_world_cam = R_cam_world.mT
         return cls(
             R_world_cam=R_world_cam,
-            center_world=-(R_world_cam @ inverse.center_world[..., None]).squeeze(-1),
+            center_world=-(R_world_cam @ offsets[..., None]).squeeze(-1),
             times=times,
             unit=unit,
-            projection_error=inverse.projection_error,
+            projection_error=error,
         )
 
     def __len__(self) -> int:
@@ -161,13 +149,18 @@ class Poses:
 
     def __getitem__(self, index: int | slice | Sequence[int] | Tensor) -> Self:
         """The chosen cameras as new Poses; a single index gives a sequence of one."""
-        if isinstance(index, int):
-            if not -len(self) <= index < len(self):
-                raise IndexError(f"index {index} is outside a sequence of {len(self)} poses.")
-            index = [index]
-        if isinstance(index, Sequence):
-            index = torch.as_tensor(list(index), dtype=torch.long)
-        return self._replace(self.R_world_cam[index], self.center_world[index], self._pick_times(index))
+        if isinstance(index, slice):
+            index = list(range(len(self))[index])
+        elif not hasattr(index, "__len__") or getattr(index, "ndim", 1) == 0:
+            place = as_integer(cast(SupportsIndex, index))
+            if not -len(self) <= place < len(self):
+                raise IndexError(f"index {place} is outside a sequence of {len(self)} poses.")
+            index = [place]
+        chosen = torch.as_tensor(index, device="cpu")
+        if chosen.numel() == 0:
+            chosen = chosen.long()
+        times = None if self.times is None else self.times[chosen]
+        return self._replace(self.R_world_cam[chosen], self.center_world[chosen], times)
 
     def __repr__(self) -> str:
         return f"Poses({len(self)} cameras, path {self.path_length:.3f} {self.unit})"
@@ -206,9 +199,16 @@ class Poses:
         return self._replace(R_first_world @ self.R_world_cam, offsets @ R_first_world.mT, self.times)
 
     def transformed(self, R_new_world: Float[Tensor, "3 3"], offset_new: Float[Tensor, "3"]) -> Self:
-        """The same cameras in other world coordinates: x_new = R_new_world x_world + offset_new."""
-        rotation = torch.as_tensor(R_new_world).to("cpu", torch.float64)
-        offset = torch.as_tensor(offset_new).to("cpu", torch.float64)
+        """The same cameras in other world coordinates: x_new = R_new_world x_world + offset_new.
+
+        Raises:
+            ValueError: if ``R_new_world`` is not a rotation; a change of scale goes through `scaled`.
+        """
+        rotation = own_copy(R_new_world)
+        require_rotations(rotation[None], tolerance=1e-6, remedy="Use Poses.scaled for a change of scale.")
+        if orthonormality_error(rotation[None]) > 1e-12:
+            rotation = project_to_so3(rotation)
+        offset = own_copy(offset_new)
         return self._replace(
             rotation @ self.R_world_cam, self.center_world @ rotation.mT + offset, self.times
         )
@@ -250,16 +250,15 @@ class Poses:
         clock = self.times
         if clock is None:
             clock = torch.arange(len(self), dtype=torch.float64)
+        if len(self) == 1 and num > 1:
+            raise ValueError(f"resample cannot make {num} poses of one: there is no motion between them.")
         timed = self._replace(self.R_world_cam, self.center_world, clock)
         wanted = torch.linspace(float(clock[0]), float(clock[-1]), num, dtype=torch.float64)
         out = timed.interpolate(wanted)
         return out if self.times is not None else out._replace(out.R_world_cam, out.center_world, None)
 
-    def _pick_times(self, index: slice | Tensor) -> Tensor | None:
-        return None if self.times is None else self.times[index]
-
     def _replace(self, rotations: Tensor, centers: Tensor, times: Tensor | None) -> Self:
-        if _orthonormality_error(rotations) > 1e-12:
+        if orthonormality_error(rotations) > 1e-12:
             rotations = project_to_so3(rotations)
         return type(self)(
             R_world_cam=rotations,
@@ -270,46 +269,22 @@ class Poses:
         )
 
 
+def _rebuilt(
+    kind: type[Poses],
+    rotations: Tensor,
+    centers: Tensor,
+    times: Tensor | None,
+    unit: Unit,
+    projection_error: float,
+) -> Poses:
+    return kind(
+        R_world_cam=rotations, center_world=centers, times=times, unit=unit, projection_error=projection_error
+    )
+
+
 def _matrices(rotations: Tensor, centers: Tensor) -> Tensor:
     matrices = torch.zeros(len(rotations), 4, 4, dtype=torch.float64)
     matrices[:, :3, :3] = rotations
     matrices[:, :3, 3] = centers
     matrices[:, 3, 3] = 1
     return matrices
-
-
-def _require_finite(name: str, values: Tensor) -> None:
-    bad = ~torch.isfinite(values).flatten(1).all(-1) if values.ndim > 1 else ~torch.isfinite(values)
-    if bad.any():
-        index = int(bad.nonzero()[0, 0])
-        raise ValueError(
-            f"{name} must be finite; entry {index} holds {values[index].tolist()}. "
-            "Drop the frames that were not registered before building Poses."
-        )
-
-
-def _orthonormality_error(rotations: Tensor) -> float:
-    if rotations.numel() == 0:
-        return 0.0
-    identity = torch.eye(3, dtype=torch.float64)
-    return float((rotations.mT @ rotations - identity).abs().max())
-
-
-def _require_rotations(rotations: Tensor, *, tolerance: float, remedy: str) -> None:
-    _require_finite("rotations", rotations)
-    identity = torch.eye(3, dtype=torch.float64)
-    error = (rotations.mT @ rotations - identity).abs().amax((-1, -2))
-    left_handed = torch.det(rotations) < 0
-    if left_handed.any():
-        index = int(left_handed.nonzero()[0, 0])
-        raise ValueError(
-            f"rotations must be right-handed; the determinant of entry {index} is "
-            f"{float(torch.det(rotations[index])):.6f}. The source is left-handed: convert the axes of the "
-            "world and of the camera, not of one alone."
-        )
-    if (error > tolerance).any():
-        index = int(error.argmax())
-        raise ValueError(
-            f"rotations must be orthonormal to {tolerance:g}; entry {index} is off by "
-            f"{float(error[index]):.3g} (largest entry of R^T R - I). {remedy}"
-        )

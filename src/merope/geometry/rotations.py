@@ -23,7 +23,9 @@ def rotvec_to_matrix(rotvecs: Float[Tensor, "*batch 3"]) -> Float[Tensor, "*batc
     angle = torch.where(small, torch.ones_like(angle_sq), angle_sq).sqrt()
     # Series to fourth order: below 1e-4 rad the next term is under 1e-20.
     sinc = torch.where(small, 1 - angle_sq / 6, angle.sin() / angle)
-    cosc = torch.where(small, 0.5 - angle_sq / 24, (1 - angle.cos()) / (angle * angle))
+    # Half angles: 1 - cos has no digits left in float32 below 1e-3 rad.
+    half_sinc = (angle / 2).sin() / (angle / 2)
+    cosc = torch.where(small, 0.5 - angle_sq / 24, 0.5 * half_sinc * half_sinc)
     skew = hat(rotvecs)
     identity = torch.eye(3, dtype=rotvecs.dtype, device=rotvecs.device)
     return identity + sinc[..., None] * skew + cosc[..., None] * (skew @ skew)

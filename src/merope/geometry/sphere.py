@@ -14,6 +14,17 @@ from torch import Tensor
 # float32 loses its digits before x and y vanish.
 _POLE_RADIUS_SQ = 1e-30
 
+# Metres. Below it two centres coincide: the gradient of a direction grows as one over the baseline and
+# has to stay within float32.
+_COINCIDENT = 1e-30
+
+# Squared length of the sum of two unit directions below which they are opposite.
+_OPPOSITE_SQ = {torch.float64: 1e-24, torch.float32: 1e-12}
+
+# Squared sine of the arc below which a ray points at the epipole or away from it. Centres within 100 m,
+# turned and subtracted in float64, leave noise of 1e-14 in the sine.
+_PARALLEL_SQ = {torch.float64: 1e-24, torch.float32: 1e-12}
+
 
 def minrot_axis(dirs: Float[Tensor, "*batch 3"]) -> Float[Tensor, "*batch 3"]:
     """The unit direction half-way between the optical axis and ``dirs``: all that `minrot` needs.
@@ -87,34 +98,33 @@ def epipolar_anchors(
         raise ValueError(
             f"fractions must lie in [0, 1]; got {tuple(fractions)}. 0 is the far direction, 1 the epipole."
         )
-    if min_scene_depth < 0:
+    if not min_scene_depth >= 0:
         raise ValueError(f"min_scene_depth must be >= 0 m; got {min_scene_depth}. Zero is the paper's arc.")
     dirs_query, offset_query = torch.broadcast_tensors(dirs_query, offset_query)
-    # Scaling by the largest entry first keeps squares of tiny and of huge baselines in range.
-    largest = offset_query.abs().amax(-1, keepdim=True)
-    apart = largest > 0
-    scaled = offset_query / torch.where(apart, largest, torch.ones_like(largest))
-    e_x = torch.zeros_like(scaled)
+    # Scaling by the largest entry first keeps squares of tiny and of huge baselines in range. The
+    # direction does not depend on the scale, so no gradient is lost by detaching it.
+    largest = offset_query.detach().abs().amax(-1, keepdim=True)
+    apart = largest > _COINCIDENT
+    largest = torch.where(apart, largest, torch.ones_like(largest))
+    e_x = torch.zeros_like(offset_query)
     e_x[..., 0] = 1
-    scaled = torch.where(apart, scaled, e_x)
+    scaled = torch.where(apart, offset_query / largest, e_x)
     length = scaled.norm(dim=-1, keepdim=True)
     epipole = scaled / length
     cos_arc = (epipole * dirs_query).sum(-1, keepdim=True)
-    tangent = epipole - cos_arc * dirs_query
-    # |u x e| has full relative accuracy where 1 - cos^2 would cancel.
+    # |u x e| has full relative accuracy where 1 - cos^2 would cancel, and (u x e) x u stays at right
+    # angles to u where e - (e . u) u is noise.
     normal = torch.linalg.cross(dirs_query, epipole)
     sin_sq = (normal * normal).sum(-1, keepdim=True)
-    floor = 1e-30 if dirs_query.dtype == torch.float64 else 1e-13
-    defined = apart & (sin_sq > floor)
+    defined = apart & (sin_sq > _PARALLEL_SQ.get(dirs_query.dtype, 1e-12))
     sin_arc = torch.where(defined, sin_sq, torch.ones_like(sin_sq)).sqrt()
-    tangent = torch.where(defined, tangent, torch.ones_like(tangent))
-    tangent = tangent / tangent.norm(dim=-1, keepdim=True)
+    tangent = torch.linalg.cross(normal / sin_arc, dirs_query)
     # atan2 rather than acos(dot): acos loses half the digits where the ray nears the epipole, which is
     # where forward-driving clips live.
     if min_scene_depth == 0:
         arc = torch.atan2(sin_arc, cos_arc)
     else:
-        baseline = length * largest
+        baseline = torch.where(apart, length * largest, torch.zeros_like(length))
         arc = torch.atan2(baseline * sin_arc, min_scene_depth + baseline * cos_arc)
     steps = torch.tensor(list(fractions), dtype=arc.dtype, device=arc.device)
     angles = (arc * steps)[..., None]
@@ -131,19 +141,16 @@ def transported_anchor_axes(
     Unlike ``minrot(anchor)`` it does not spin where the anchor passes behind the query camera; it jumps
     only when the far direction itself does, or when an anchor lies exactly opposite its far direction.
     """
-    far = dirs_query[..., None, :]
-    cos_arc = (far * anchors).sum(-1, keepdim=True)[..., None]
-    cross = torch.linalg.cross(far.expand_as(anchors), anchors)
-    x, y, z = cross.unbind(-1)
-    zero = torch.zeros_like(x)
-    skew = torch.stack([zero, -z, y, z, zero, -x, -y, x, zero], dim=-1).unflatten(-1, (3, 3))
-    opposite = 1 + cos_arc < 1e-12
-    denominator = torch.where(opposite, torch.ones_like(cos_arc), 1 + cos_arc)
-    identity = torch.eye(3, dtype=anchors.dtype, device=anchors.device)
-    turn = identity + skew + torch.where(opposite, torch.zeros_like(cos_arc), 1 / denominator) * (skew @ skew)
-    # Exactly opposite: a half turn about the frame's own x axis, any axis across the arc would do.
-    frame = minrot(dirs_query)
-    x_axis = frame[..., :, 0]
-    half_turn = 2 * x_axis[..., :, None] * x_axis[..., None, :] - identity
-    turn = torch.where(opposite, half_turn[..., None, :, :], turn)
-    return turn @ frame[..., None, :, :]
+    frame = minrot(dirs_query)[..., None, :, :]
+    halfway = dirs_query[..., None, :] + anchors
+    length_sq = (halfway * halfway).sum(-1, keepdim=True)
+    # Exactly opposite, any direction across the arc is half-way.
+    opposite = length_sq < _OPPOSITE_SQ.get(dirs_query.dtype, 1e-12)
+    safe = torch.where(opposite, torch.ones_like(length_sq), length_sq)
+    halfway = torch.where(opposite, frame[..., :, 1].expand_as(halfway), halfway / safe.sqrt())
+    # A half turn about the far direction, then one about the half-way direction: no division by
+    # 1 + cos, which vanishes for a ray ahead seen from a camera that has driven past.
+    half_turn = 2 * halfway[..., :, None] * halfway[..., None, :]
+    half_turn = half_turn - torch.eye(3, dtype=anchors.dtype, device=anchors.device)
+    flip = torch.tensor([-1.0, -1.0, 1.0], dtype=anchors.dtype, device=anchors.device)
+    return half_turn @ (frame * flip)
