@@ -4,6 +4,7 @@ All functions take any leading batch shape, follow the dtype of their input, and
 gradients everywhere, the degenerate directions included.
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -17,9 +18,6 @@ _POLE_RADIUS_SQ = 1e-30
 # Metres. Below it two centres coincide: the gradient of a direction grows as one over the baseline and
 # has to stay within float32.
 _COINCIDENT = 1e-30
-
-# Squared length of the sum of two unit directions below which they are opposite.
-_OPPOSITE_SQ = {torch.float64: 1e-24, torch.float32: 1e-12}
 
 # Squared sine of the arc below which a ray points at the epipole or away from it. Centres within 100 m,
 # turned and subtracted in float64, leave noise of 1e-14 in the sine.
@@ -141,13 +139,19 @@ def transported_anchor_axes(
     Unlike ``minrot(anchor)`` it does not spin where the anchor passes behind the query camera; it jumps
     only when the far direction itself does, or when an anchor lies exactly opposite its far direction.
     """
+    far = dirs_query[..., None, :]
     frame = minrot(dirs_query)[..., None, :, :]
-    halfway = dirs_query[..., None, :] + anchors
-    length_sq = (halfway * halfway).sum(-1, keepdim=True)
-    # Exactly opposite, any direction across the arc is half-way.
-    opposite = length_sq < _OPPOSITE_SQ.get(dirs_query.dtype, 1e-12)
-    safe = torch.where(opposite, torch.ones_like(length_sq), length_sq)
-    halfway = torch.where(opposite, frame[..., :, 1].expand_as(halfway), halfway / safe.sqrt())
+    normal = torch.linalg.cross(far.expand_as(anchors), anchors)
+    sin_sq = (normal * normal).sum(-1, keepdim=True)
+    cos_arc = (far * anchors).sum(-1, keepdim=True)
+    defined = sin_sq > _PARALLEL_SQ.get(dirs_query.dtype, 1e-12)
+    sin_arc = torch.where(defined, sin_sq, torch.ones_like(sin_sq)).sqrt()
+    arc = torch.where(defined, torch.atan2(sin_arc, cos_arc), math.pi * (cos_arc < 0).to(cos_arc.dtype))
+    # Exactly opposite, any direction across the arc serves.
+    across = torch.linalg.cross(normal / sin_arc, far.expand_as(anchors))
+    across = torch.where(defined, across, frame[..., :, 1].expand_as(anchors))
+    halfway = (arc / 2).cos() * far + (arc / 2).sin() * across
+    halfway = halfway / halfway.norm(dim=-1, keepdim=True)
     # A half turn about the far direction, then one about the half-way direction: no division by
     # 1 + cos, which vanishes for a ray ahead seen from a camera that has driven past.
     half_turn = 2 * halfway[..., :, None] * halfway[..., None, :]
