@@ -103,23 +103,22 @@ def test_gradcheck_of_the_minimum_rotation_in_front_and_behind():
     assert torch.autograd.gradcheck(lambda d: minrot(unit(d)), (dirs,))
 
 
-def test_equation_5_as_typed_is_not_finite_on_a_straight_drive_and_ours_is_orthogonal():
-    # design: 4 m between latent frames, past cameras at -e_z with lateral jitter, float32.
+def test_equation_5_as_typed_breaks_on_a_straight_drive_and_ours_does_not():
+    # float32, 4 m between latent frames, past cameras at -e_z with gaussian lateral jitter in metres.
     draw = torch.Generator().manual_seed(0)
-    shares = {}
-    for jitter in (0.0, 1e-3, 1e-2):
-        offset = torch.tensor([0.0, 0.0, -4.0]) + torch.cat(
-            [jitter * torch.randn(2000, 2, generator=draw), torch.zeros(2000, 1)], -1
-        )
-        dirs = unit(offset)
+    not_finite = {}
+    for jitter in (0.0, 1e-4, 1e-3, 1e-2):
+        lateral = jitter * torch.randn(2000, 2, generator=draw)
+        dirs = unit(torch.cat([lateral, torch.full((2000, 1), -4.0)], -1))
         naive = naive_minrot(dirs)
-        shares[jitter] = 1 - torch.isfinite(naive).all(-1).all(-1).float().mean().item()
+        finite = torch.isfinite(naive).flatten(1).all(-1)
+        not_finite[jitter] = 1 - finite.float().mean().item()
+        # What is left is finite and no rotation.
+        assert (orthonormality_error(naive[finite]) > 1e-5).float().mean() > 0.99 or not finite.any()
         assert orthonormality_error(minrot(dirs)).max() < 2e-6
-    assert shares[0.0] == 1.0
-    assert shares[1e-3] > 0.85
-    assert 0.05 < shares[1e-2] < 0.4
-    finite = torch.isfinite(naive).all(-1).all(-1)
-    assert orthonormality_error(naive[finite]).median() > 1e-3
+    assert not_finite[0.0] == not_finite[1e-4] == 1
+    assert not_finite[1e-3] > 0.7
+    assert not_finite[1e-2] > 0.005
 
 
 def test_anchors_run_on_the_great_circle_from_the_far_direction_to_the_epipole():
