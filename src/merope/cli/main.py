@@ -41,9 +41,6 @@ COMMANDS = {
     "demo": Command(
         "merope.cli.demo", "demo", "generate a video along a commanded drive, recover its path, score it"
     ),
-    "generate": Command(
-        "merope.cli.generate", "generate", "generate a video along a trajectory of your own, without scoring"
-    ),
     "evaluate": Command(
         "merope.cli.evaluate", "evaluate", "score one file of estimated poses against the commanded ones"
     ),
