@@ -86,8 +86,8 @@ def far_origin() -> ViewRays:
 def fisheye_200deg() -> ViewRays:
     """A 200 degree equidistant fisheye: rays behind the image plane, some tokens without a ray."""
     rows, cols = GRID
-    u = torch.linspace(-0.98, 0.98, cols, dtype=torch.float64).expand(rows, cols)
-    v = torch.linspace(-0.6, 0.55, rows, dtype=torch.float64)[:, None].expand(rows, cols)
+    u = torch.linspace(-0.9, 0.75, cols, dtype=torch.float64).expand(rows, cols)
+    v = torch.linspace(-0.6, 0.3, rows, dtype=torch.float64)[:, None].expand(rows, cols)
     radius = torch.sqrt(u * u + v * v)
     angle = radius * math.radians(100)
     dirs = torch.stack([angle.sin() * u / radius, angle.sin() * v / radius, angle.cos()], -1).flatten(0, 1)

@@ -69,12 +69,12 @@ def minrot(dirs: Float[Tensor, "*batch 3"]) -> Float[Tensor, "*batch 3 3"]:
 
 
 def epipolar_anchors(
-    dirs_query: Float[Tensor, "*batch 3"],
-    offset_query: Float[Tensor, "*batch 3"],
+    dirs_query: Float[Tensor, "*#batch 3"],
+    offset_query: Float[Tensor, "*#batch 3"],
     fractions: Sequence[float],
     *,
     min_scene_depth: float = 0.0,
-) -> Float[Tensor, "*batch anchor 3"]:
+) -> Float[Tensor, "... anchor 3"]:
     """Directions a key ray's point can take, seen from the query camera (Eq. 9).
 
     ``dirs_query`` are unit key rays turned into the query camera's frame and ``offset_query`` the key
