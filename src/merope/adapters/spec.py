@@ -1,7 +1,10 @@
 """`VideoSpec`: what a video model was made for, stored beside its weights and checked before it runs."""
 
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, Self
+from dataclasses import MISSING, asdict, dataclass, fields
+from typing import Any, Literal, Self, get_args
+
+PosePolicy = Literal["last", "first", "mean"]
+Prediction = Literal["velocity", "clean"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -9,7 +12,8 @@ class VideoSpec:
     """Frames, size, rate, prefix and flow of a video model.
 
     Raises:
-        ValueError: if the frame counts are not 1 + 4k, or a value is out of range.
+        ValueError: if the frame counts are not 1 + 4k, the size is no whole number of tokens or not the lens's,
+            or a value is out of range.
     """
 
     height: int
@@ -32,16 +36,19 @@ class VideoSpec:
     """Latent cells per token and side."""
     latent_channels: int = 96
     """Channels of a latent cell."""
-    pose_policy: Literal["last", "first", "mean"] = "last"
+    pose_policy: PosePolicy = "last"
     """Which of a latent frame's frames gives it its pose."""
     shift: float = 3.0
     """Wan's time shift of the flow schedule."""
-    prediction: Literal["velocity", "clean"] = "velocity"
+    prediction: Prediction = "velocity"
     """What the network's output stands for; Wan predicts velocity."""
     text_tokens: int = 1
     """Length of the (empty) prompt embedding where the model has no text encoder."""
 
     def __post_init__(self) -> None:
+        for name in ("temporal_stride", "spatial_stride", "patch", "latent_channels", "text_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be >= 1; got {getattr(self, name)}.")
         for name in ("num_frames", "prefix_frames"):
             count = getattr(self, name)
             if count < 1 or (count - 1) % self.temporal_stride:
@@ -55,12 +62,25 @@ class VideoSpec:
                 f"prefix_frames {self.prefix_frames} leaves nothing to generate of {self.num_frames} frames."
             )
         cell = self.spatial_stride * self.patch
-        if self.height % cell or self.width % cell:
+        for name in ("height", "width"):
+            size = getattr(self, name)
+            if size < 1 or size % cell:
+                below = max(size // cell, 1) * cell
+                raise ValueError(
+                    f"{name} must be a multiple of {cell} pixels, one token; got {size}. Use {below} or {below + cell}."
+                )
+        lens = (self.camera.get("height"), self.camera.get("width"))
+        if lens != (self.height, self.width):
             raise ValueError(
-                f"height {self.height} and width {self.width} must be multiples of {cell} pixels."
+                f"camera is a lens for {lens[0]} x {lens[1]} frames (height x width), the model makes "
+                f"{self.height} x {self.width}. Use CameraModel.resize."
             )
-        if self.fps <= 0 or self.shift <= 0:
+        # Written so that NaN fails too.
+        if not (self.fps > 0 and self.shift > 0):
             raise ValueError(f"fps and shift must be > 0; got {self.fps} and {self.shift}.")
+        for name, choices in (("pose_policy", get_args(PosePolicy)), ("prediction", get_args(Prediction))):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}; got {getattr(self, name)!r}.")
 
     @property
     def latent_frames(self) -> int:
@@ -94,8 +114,11 @@ class VideoSpec:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """The inverse of `to_dict`; unknown names raise."""
+        """The inverse of `to_dict`; unknown and missing names raise."""
         unknown = sorted(set(values) - {field.name for field in fields(cls)})
         if unknown:
             raise ValueError(f"a video spec has no fields {unknown}; it was written by another version.")
+        missing = [f.name for f in fields(cls) if f.default is MISSING and f.name not in values]
+        if missing:
+            raise ValueError(f"this video spec lacks {missing}; the file is damaged or of another kind.")
         return cls(**values)

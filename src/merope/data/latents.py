@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 import torch
 from jaxtyping import Float, UInt8
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -70,7 +70,12 @@ class WanLatents:
     def encode(
         self, video: Float[Tensor, "batch rgb frame height width"]
     ) -> Float[Tensor, "batch chan time row col"]:
-        """Normalised means of the posterior."""
+        """Normalised means of the posterior.
+
+        Raises:
+            ValueError: if frames or size do not divide into latents; the autoencoder would drop the rest.
+        """
+        _require_whole_cells(video, self.temporal_stride, self.spatial_stride)
         latents = self.vae.encode(video.to(self.vae.dtype)).latent_dist.mode().float()
         return (latents - self.mean.to(latents.device)) / self.std.to(latents.device)
 
@@ -101,8 +106,21 @@ class LinearCodec:
 
     @classmethod
     def fit(cls, frames: UInt8[np.ndarray, "clip frame height width 3"], *, channels: int) -> "LinearCodec":
-        """Principal components of the given clips' patches."""
+        """Principal components of the given clips' patches.
+
+        Raises:
+            ValueError: if the clips do not divide into patches, or ``channels`` is more than the 192 numbers of a
+                patch of the first frame.
+        """
         video = video_from_frames(torch.from_numpy(frames))
+        _require_whole_cells(video, cls.temporal_stride, cls.spatial_stride)
+        if video.shape[2] == 1:
+            raise ValueError(
+                "frames must have 1 + 4k frames per clip with k >= 1 to fit later latents; got 1."
+            )
+        most = 3 * cls.spatial_stride**2
+        if not 1 <= channels <= most:
+            raise ValueError(f"channels must be between 1 and {most}; got {channels}.")
         return cls(
             first=_components(_patches(video[:, :, :1], 1), channels),
             later=_components(_patches(video[:, :, 1:], 4), channels),
@@ -111,12 +129,14 @@ class LinearCodec:
     def encode(
         self, video: Float[Tensor, "batch rgb frame height width"]
     ) -> Float[Tensor, "batch chan time row col"]:
-        """Scaled component scores."""
-        frames = video.shape[2]
-        if (frames - 1) % 4:
-            raise ValueError(f"video must have 1 + 4k frames; got {frames}.")
+        """Scaled component scores.
+
+        Raises:
+            ValueError: if frames or size do not divide into patches.
+        """
+        _require_whole_cells(video, self.temporal_stride, self.spatial_stride)
         first = _scores(_patches(video[:, :, :1], 1), self.first)
-        if frames == 1:
+        if video.shape[2] == 1:
             return first
         return torch.cat([first, _scores(_patches(video[:, :, 1:], 4), self.later)], dim=2)
 
@@ -146,24 +166,40 @@ class LinearCodec:
         Raises:
             CheckpointMismatch: if the file is something else.
         """
-        with safe_open(str(path), framework="pt") as file:
-            found = (file.metadata() or {}).get("format")
-            if found != _FORMAT:
-                raise CheckpointMismatch(
-                    f"{path} is not a linear codec: its format is {found!r}, expected {_FORMAT!r}."
-                )
-            parts = {
-                part: {name: file.get_tensor(f"{part}.{name}").float() for name in ("basis", "mean", "scale")}
-                for part in ("first", "later")
-            }
+        try:
+            with safe_open(str(path), framework="pt") as file:
+                found = (file.metadata() or {}).get("format")
+                if found != _FORMAT:
+                    raise CheckpointMismatch(
+                        f"{path} is not a linear codec: its format is {found!r}, expected {_FORMAT!r}."
+                    )
+                parts = {
+                    part: {
+                        name: file.get_tensor(f"{part}.{name}").float() for name in ("basis", "mean", "scale")
+                    }
+                    for part in ("first", "later")
+                }
+        except SafetensorError as error:
+            raise CheckpointMismatch(f"{path} is damaged or no linear codec: {error}.") from error
         return cls(**parts)
+
+
+def _require_whole_cells(video: Tensor, temporal_stride: int, spatial_stride: int) -> None:
+    frames, height, width = video.shape[2:]
+    if frames < 1 or (frames - 1) % temporal_stride:
+        below = 1 + max(frames - 1, 0) // temporal_stride * temporal_stride
+        raise ValueError(
+            f"video must have 1 + {temporal_stride}k frames; got {frames}. Use {below} or {below + temporal_stride}."
+        )
+    if height % spatial_stride or width % spatial_stride:
+        raise ValueError(
+            f"video height and width must be multiples of {spatial_stride} pixels; got {height} x {width}."
+        )
 
 
 def _patches(video: Tensor, depth: int) -> Tensor:
     """[B, 3, F, H, W] to [B, F / depth, H / 8, W / 8, 3 * depth * 64]."""
     batch, _, frames, height, width = video.shape
-    if height % 8 or width % 8:
-        raise ValueError(f"video height and width must be multiples of 8 pixels; got {height} x {width}.")
     cells = video.reshape(batch, 3, frames // depth, depth, height // 8, 8, width // 8, 8)
     return cells.permute(0, 2, 4, 6, 1, 3, 5, 7).flatten(4)
 

@@ -38,10 +38,11 @@ def generate(
 
     ``prefix`` holds the given frames of each clip, ``cameras`` one pose per frame of the whole video, metres. Noise
     is drawn per clip on the CPU from its seed, so a clip does not depend on what it is generated beside.
-    ``scheduler`` is any diffusers flow scheduler; by default Euler with the model's own time shift.
+    ``scheduler`` is any diffusers flow scheduler of one model call per step (such as UniPCMultistepScheduler with
+    ``use_flow_sigmas``); by default Euler with the model's own time shift.
 
     Raises:
-        ValueError: if counts or sizes do not fit the model.
+        ValueError: if counts, sizes or the prefix's type do not fit the model.
         TrajectoryError: if a trajectory has the wrong number of poses, unit or step.
         MeropeError: if the camera branches are all zero, so that the cameras would be ignored.
     """
@@ -74,10 +75,22 @@ def sample_latents(
     spec = model.spec
     if scheduler is None:
         scheduler = FlowMatchEulerDiscreteScheduler(num_train_timesteps=NUM_TRAIN_TIMESTEPS, shift=spec.shift)
-    scheduler.set_timesteps(steps)
+        # Wan's own levels. By itself this scheduler ends at the shifted level of its first training step, 0.004 at a
+        # shift of 2, and so spends one of the model calls on latents that are clean already.
+        scheduler.set_timesteps(sigmas=[1 - step / steps for step in range(steps)])
+    else:
+        scheduler.set_timesteps(steps)
+    if len(scheduler.sigmas) != len(scheduler.timesteps) + 1:
+        raise ValueError(
+            f"scheduler must call the model once per step; {type(scheduler).__name__} has {len(scheduler.timesteps)} "
+            f"timesteps for {len(scheduler.sigmas) - 1} steps."
+        )
     latents = impose_prefix(noise, given, spec)
-    for timestep in tqdm(scheduler.timesteps, desc="generating", unit="step", disable=not progress):
-        sigma = torch.full((len(latents),), float(timestep) / NUM_TRAIN_TIMESTEPS)
+    for index, timestep in enumerate(
+        tqdm(scheduler.timesteps, desc="generating", unit="step", disable=not progress)
+    ):
+        # Not timestep / 1000: some schedulers round their timesteps down to whole numbers.
+        sigma = torch.full((len(latents),), float(scheduler.sigmas[index]))
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
             velocity = predict_velocity(
                 model.transformer, model.adapter, latents, given, sigma, operator, spec
@@ -116,6 +129,10 @@ def _check(
     allow_untrained: bool,
 ) -> None:
     spec = model.spec
+    if not cameras:
+        raise ValueError("cameras must hold at least one trajectory; got none.")
+    if prefix.dtype != np.uint8:
+        raise ValueError(f"prefix must hold bytes (uint8, 0 to 255); got {prefix.dtype}.")
     wanted = (len(cameras), spec.prefix_frames, spec.height, spec.width, 3)
     if prefix.shape != wanted:
         raise ValueError(

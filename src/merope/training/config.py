@@ -67,8 +67,26 @@ class TrainConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.steps < 1 or self.batch_size < 1:
-            raise ValueError(f"steps and batch_size must be >= 1; got {self.steps} and {self.batch_size}.")
+        counts = (
+            "steps",
+            "batch_size",
+            "num_worlds",
+            "sigma_bins",
+            "log_every",
+            "probe_every",
+            "checkpoint_every",
+        )
+        for name in counts:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be >= 1; got {getattr(self, name)}.")
+        if self.num_probe_clips < 2:
+            raise ValueError(
+                f"num_probe_clips must be >= 2, as the probe swaps cameras between clips; got {self.num_probe_clips}."
+            )
+        if self.trains not in ("branch", "all"):
+            raise ValueError(f"trains must be 'branch' or 'all'; got {self.trains!r}.")
+        if not 0 <= self.ema_decay < 1:
+            raise ValueError(f"ema_decay must be in [0, 1); got {self.ema_decay}.")
         if self.clip_frames < self.spec.num_frames:
             raise ValueError(
                 f"clip_frames {self.clip_frames} is shorter than the model's {self.spec.num_frames} frames."

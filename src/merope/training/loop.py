@@ -4,7 +4,7 @@ import json
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from merope.adapters.command import latent_rays
 from merope.adapters.flow import add_noise, predict_velocity, velocity_loss
 from merope.data.atomic import atomic_path, write_text_atomically
 from merope.data.latents import LinearCodec
-from merope.errors import CheckpointMismatch
+from merope.errors import CheckpointMismatch, MeropeError
 from merope.training.batches import Batch, BatchSource
 from merope.training.config import TrainConfig
 from merope.training.street_clips import StreetClips
@@ -27,7 +27,7 @@ class Trainer:
     """One run in one folder: ``state.pt`` to resume, ``log.jsonl``, ``model/`` for use.
 
     A run that was interrupted at any moment, even by SIGKILL, goes on from its last checkpoint and sees the same
-    batches, noise and losses as an unbroken one. SIGTERM saves and stops.
+    batches, noise and losses as an unbroken one. SIGTERM and Ctrl-C save and stop; a second one does not wait.
     """
 
     def __init__(
@@ -62,15 +62,15 @@ class Trainer:
 
         Raises:
             CheckpointMismatch: if the folder holds a run of another configuration.
-            FloatingPointError: if the loss is not finite; the last checkpoint stays.
+            MeropeError: if the loss is not finite; the last checkpoint stays.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._resume()
-        entry: dict[str, float] = {}
+        self._stop = False
+        entry = self._resume()
         bins: list[tuple[float, float]] = []
         clock = time.monotonic()
         with (
-            self._stopping_on_sigterm(),
+            self._stopping_on_signals(),
             tqdm(total=self.config.steps, initial=self.step, unit="step", disable=not progress) as bar,
         ):
             while self.step < self.config.steps and not self._stop:
@@ -99,8 +99,9 @@ class Trainer:
         losses = self.losses(batch)
         loss = losses.mean()
         if not torch.isfinite(loss):
-            raise FloatingPointError(
-                f"the loss is {float(loss)} at step {self.step}; the last checkpoint is kept."
+            raise MeropeError(
+                f"the loss is {float(loss)} at step {self.step}. Start again with a lower learning rate or a longer "
+                f"warm-up; the last checkpoint in {self.folder} is kept."
             )
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -183,26 +184,35 @@ class Trainer:
             "average": self.average.values,
             "optimizer": self.optimizer.state_dict(),
         }
-        with atomic_path(self.folder / "state.pt") as temporary:
-            torch.save(state, temporary)
+        # The model first: a run killed in between goes on from the older state and writes the model again.
         self.average.swap(self.parameters)
         summary = {"steps": self.step, "seconds": round(self.seconds, 1), "finished": finished}
         save_model(
             self.folder / "model", self.transformer, self.adapter, self.codec, self.config, summary=summary
         )
         self.average.swap(self.parameters)
+        with atomic_path(self.folder / "state.pt") as temporary:
+            torch.save(state, temporary)
 
-    def _resume(self) -> None:
-        path = self.folder / "state.pt"
-        write_text_atomically(self.folder / "config.json", json.dumps(self.config.to_dict(), indent=1))
+    def _resume(self) -> dict[str, float]:
+        """Load the folder's checkpoint if there is one; the last log entry up to it."""
+        path, log = self.folder / "state.pt", self.folder / "log.jsonl"
+        # What a killed run was writing when it died.
+        for left in (*self.folder.glob(".*.tmp*"), *(self.folder / "model").glob(".*.tmp*")):
+            left.unlink(missing_ok=True)
+        config = json.dumps(self.config.to_dict(), indent=1)
         if not path.exists():
-            (self.folder / "log.jsonl").write_text("")
-            return
+            write_text_atomically(self.folder / "config.json", config)
+            log.write_text("")
+            return {}
         state = torch.load(path, weights_only=True)
-        if _comparable(state["config"]) != _comparable(json.dumps(self.config.to_dict())):
+        different = _differences(json.loads(state["config"]), json.loads(config))
+        if different:
             raise CheckpointMismatch(
-                f"{self.folder} holds a run of another configuration. Choose another --output, or delete that folder."
+                f"{self.folder} holds a run of another configuration: {different}. Choose another folder (--output), or "
+                "delete that one."
             )
+        write_text_atomically(self.folder / "config.json", config)
         with torch.no_grad():
             for name, parameter in self.parameters.items():
                 parameter.copy_(state["parameters"][name])
@@ -210,18 +220,23 @@ class Trainer:
         self.optimizer.load_state_dict(state["optimizer"])
         self.step, self.seconds = state["step"], state["seconds"]
         # Entries after the checkpoint are written again.
-        log = self.folder / "log.jsonl"
-        kept = [line for line in log.read_text().splitlines() if json.loads(line)["step"] <= self.step]
-        write_text_atomically(log, "".join(line + "\n" for line in kept))
+        entries = [entry for entry in _read_log(log) if entry["step"] <= self.step]
+        write_text_atomically(log, "".join(json.dumps(entry) + "\n" for entry in entries))
+        return entries[-1] if entries else {}
 
     @contextmanager
-    def _stopping_on_sigterm(self) -> Iterator[None]:
-        def stop(*_: Any) -> None:
-            self._stop = True
+    def _stopping_on_signals(self) -> Iterator[None]:
+        before: dict[int, Any] = {}
 
-        before: Callable[..., Any] | int | None = None
+        def stop(number: int, _: Any) -> None:
+            self._stop = True
+            signal.signal(number, before[number])
+
         try:
-            before = signal.signal(signal.SIGTERM, stop)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                # None stands for a handler that was not set from Python; it cannot be put back.
+                before[number] = signal.getsignal(number) or signal.SIG_DFL
+                signal.signal(number, stop)
         except ValueError:
             # Not in the main thread: the caller handles signals.
             yield
@@ -229,7 +244,8 @@ class Trainer:
         try:
             yield
         finally:
-            signal.signal(signal.SIGTERM, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def learning_rate(step: int, config: TrainConfig) -> float:
@@ -244,5 +260,26 @@ def learning_rate(step: int, config: TrainConfig) -> float:
     return rate * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * min(done, 1))))
 
 
-def _comparable(config: str) -> dict[str, Any]:
-    return json.loads(config)
+def _differences(have: dict[str, Any], wanted: dict[str, Any], prefix: str = "") -> str:
+    """The fields in which two configurations differ, as text; empty where they are equal."""
+    found = []
+    for name in sorted(have.keys() | wanted.keys()):
+        one, other = have.get(name), wanted.get(name)
+        if one == other:
+            continue
+        if isinstance(one, dict) and isinstance(other, dict):
+            found.append(_differences(one, other, f"{prefix}{name}."))
+        else:
+            found.append(f"{prefix}{name} is {one}, this run has {other}")
+    return "; ".join(found)
+
+
+def _read_log(path: Path) -> list[dict[str, float]]:
+    """The entries of a log; a line that was cut off by a crash is passed over."""
+    entries = []
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            entries.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return entries

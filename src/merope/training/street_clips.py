@@ -138,11 +138,21 @@ def render_street_clips(
 
 
 class StreetClips:
-    """A rendered folder: clips by number, as frames and camera-to-world matrices."""
+    """A rendered folder: clips by number, as frames and camera-to-world matrices.
+
+    Raises:
+        FileNotFoundError: if the folder holds no clips.
+        CheckpointMismatch: if its rendering is not finished.
+    """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.config = StreetClipsConfig(**json.loads((self.folder / "config.json").read_text()))
+        done = np.load(self.folder / "done.npy")
+        if not done.all():
+            raise CheckpointMismatch(
+                f"{self.folder} holds {int(done.sum())} of {len(done)} worlds; render_street_clips goes on with the rest."
+            )
         self._frames = np.load(self.folder / "frames.npy", mmap_mode="r")
         self._poses = np.load(self.folder / "poses.npy", mmap_mode="r")
 
@@ -163,6 +173,11 @@ class StreetClips:
         needs a lens that is symmetric about its middle column.
         """
         stop = start + num_frames
+        if not 0 <= clip < len(self) or start < 0 or num_frames < 1 or stop > self.config.num_frames:
+            raise ValueError(
+                f"clip must be below {len(self)} and the window lie in its {self.config.num_frames} frames; "
+                f"got clip {clip}, frames {start} to {stop - 1}."
+            )
         frames = torch.from_numpy(np.array(self._frames[clip, start:stop]))
         poses = Poses.from_matrices(
             torch.from_numpy(np.array(self._poses[clip, start:stop]))

@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from merope.data.atomic import atomic_path, write_text_atomically
 from merope.data.latents import LatentCodec, video_from_frames
+from merope.errors import CheckpointMismatch
 from merope.evaluation.estimators.motion_network import MotionNetwork, integrate_motion
 from merope.geometry.rotations import matrix_to_rotvec
 
@@ -56,7 +57,16 @@ def train_motion_network(
     width: int,
     progress: bool = True,
 ) -> MotionNetwork:
-    """Train, or go on training, in ``folder``; returns the network in evaluation mode."""
+    """Train, or go on training, in ``folder``; returns the network in evaluation mode.
+
+    Raises:
+        ValueError: if there are too few clips.
+        CheckpointMismatch: if the folder holds a run of another configuration.
+    """
+    if len(clips) <= config.num_validation:
+        raise ValueError(
+            f"{len(clips)} clips leave none for training after {config.num_validation} for validation. Render more worlds."
+        )
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(config.seed)
@@ -68,6 +78,11 @@ def train_motion_network(
     first, seconds = 0, 0.0
     state_path = folder / "state.pt"
     if state_path.exists():
+        found = json.loads((folder / "config.json").read_text())
+        if found != asdict(config):
+            raise CheckpointMismatch(
+                f"{folder} holds a run of another configuration: {found}. Choose another folder (--output), or delete it."
+            )
         state = torch.load(state_path, weights_only=True)
         network.load_state_dict(state["network"])
         optimizer.load_state_dict(state["optimizer"])

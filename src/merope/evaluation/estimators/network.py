@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import UInt8
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from merope.cameras import CameraModel
@@ -43,8 +43,14 @@ class NetworkEstimator:
         """Integrate the network's steps over the clip.
 
         Raises:
+            ValueError: if the frames are not bytes of the lens's size.
             RecoveryFailed: if the lens, the size or the frame rate are not what the network was trained for.
         """
+        if frames.dtype != np.uint8 or frames.shape[1:] != (camera.height, camera.width, 3):
+            raise ValueError(
+                f"frames must be bytes (uint8) of shape [T, {camera.height}, {camera.width}, 3], the lens's size; "
+                f"got {frames.dtype} of shape {list(frames.shape)}."
+            )
         trained = CameraModel.from_dict(self.camera)
         if camera.to_dict() != trained.to_dict() or abs(fps - self.fps) > 1e-6:
             raise RecoveryFailed(
@@ -79,14 +85,23 @@ class NetworkEstimator:
         Raises:
             CheckpointMismatch: if the file is something else.
         """
-        with safe_open(str(path), framework="pt") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("format") != _FORMAT:
-                raise CheckpointMismatch(
-                    f"{path} is not a motion network: its format is {metadata.get('format')!r}, expected {_FORMAT!r}."
-                )
-            tensors = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
+        try:
+            with safe_open(str(path), framework="pt") as file:
+                metadata = file.metadata() or {}
+                if metadata.get("format") != _FORMAT:
+                    raise CheckpointMismatch(
+                        f"{path} is not a motion network: its format is {metadata.get('format')!r}, "
+                        f"expected {_FORMAT!r}."
+                    )
+                tensors = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
+        except SafetensorError as error:
+            raise CheckpointMismatch(f"{path} is damaged or no motion network: {error}.") from error
         config = json.loads(metadata["config"])
         network = MotionNetwork(height=config["height"], width=config["width"])
-        network.load_state_dict(tensors)
+        try:
+            network.load_state_dict(tensors)
+        except RuntimeError as error:
+            raise CheckpointMismatch(
+                f"{path} is of another version of the motion network: {error}"
+            ) from error
         return cls(network, camera=config["camera"], fps=config["fps"], summary=config["summary"])
