@@ -27,7 +27,7 @@ def frame(direction: np.ndarray) -> np.ndarray:
     """Eq. 5: the smallest rotation from e_z to the direction; a half turn about x straight behind."""
     normal = np.cross(E_Z, direction)
     length = np.linalg.norm(normal)
-    if length < 1e-15:
+    if length < 1e-12:
         return np.eye(3) if direction[2] > 0 else np.diag([1.0, -1.0, -1.0])
     return turn(normal / length, math.atan2(length, direction[2]))
 

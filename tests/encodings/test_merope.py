@@ -119,32 +119,14 @@ def test_a_token_meets_itself_through_the_identity(name, options):
     torch.testing.assert_close(itself, identity, rtol=0, atol=1e-14)
 
 
-# Scenes whose degenerate rays sit exactly on a jump of the paper's frames are kept by motions that keep the
-# pose exact; any other motion leaves rounding, which picks another side of the jump.
-SMOOTH = ("coincident_centres", "fisheye_200deg", "random")
-
-
 @pytest.mark.parametrize("frames", ["minrot", "transported"])
-@pytest.mark.parametrize("name", SMOOTH)
+@pytest.mark.parametrize("name", [*(name for name in SCENES if name != "far_origin"), "random"])
 def test_operator_does_not_see_a_rigid_motion_of_the_world(name, frames):
     here = random_drive(6) if name == "random" else scene(name)
     there = moved_rigidly(here, torch.tensor([0.3, -1.1, 0.7]), torch.tensor([12.0, -30.0, 4.0]).double())
+    assert not torch.equal(there.center_world, here.center_world)
     encoding = MeRoPE(anchor_frames=frames)
     torch.testing.assert_close(exactly(encoding, there), exactly(encoding, here), rtol=0, atol=1e-9)
-
-
-def test_a_ray_at_the_antipode_stays_collapsed_under_a_rigid_motion():
-    # Turned, centres carry 1e-15 m of noise: the ray is no longer exactly opposite, and still has no arc.
-    here = scene("ray_at_antipode")
-    turn, offset = torch.tensor([0.3, -1.1, 0.7]), torch.tensor([12.0, -30.0, 4.0]).double()
-    there = moved_rigidly(here, turn, offset)
-    encoding = MeRoPE(anchor_frames="transported")
-    tokens = torch.arange(3) * 6 + 4
-    later = exactly(encoding, there)[:, :, tokens]
-    before = exactly(encoding, here)[:, :, tokens]
-    # -e_z itself is a jump of the far direction's frame; compare what the frames agree on, the axes.
-    torch.testing.assert_close(later[..., 2, 2], before[..., 2, 2], rtol=0, atol=1e-9)
-    torch.testing.assert_close(later[..., 33 + 2, 33 + 2], before[..., 33 + 2, 33 + 2], rtol=0, atol=1e-9)
 
 
 def test_operator_does_not_see_map_coordinates_of_five_million_metres():

@@ -11,9 +11,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-# Squared distance from the optical axis below which a backward direction counts as exactly backward:
-# float32 loses its digits before x and y vanish.
-_POLE_RADIUS_SQ = 1e-30
+# Squared distance from the optical axis below which a backward direction counts as exactly backward.
+# In float64 it is the noise of turned and subtracted centres within 100 m: a car that drives straight in any
+# world frame then has one frame for the epipole, not the direction of its rounding. float32 sees
+# finished directions, and its digits end before x and y vanish.
+_POLE_RADIUS_SQ = {torch.float64: 1e-24, torch.float32: 1e-30}
 
 # Metres. Below it two centres coincide: the gradient of a direction grows as one over the baseline and
 # has to stay within float32.
@@ -32,12 +34,13 @@ def minrot_axis(dirs: Float[Tensor, "*batch 3"]) -> Float[Tensor, "*batch 3"]:
     for any unit ``h``.
 
     Degenerate: at the backward direction -e_z every ``h`` perpendicular to e_z is half-way; the answer
-    there is e_y, a half turn about the x axis. Directions around it turn quickly.
+    there is e_y, a half turn about the x axis, also within 1e-12 of it in float64. Directions around it
+    turn quickly.
     """
     x, y, z = dirs.unbind(-1)
     radius_sq = x * x + y * y
     behind = z < 0
-    at_pole = behind & (radius_sq < _POLE_RADIUS_SQ)
+    at_pole = behind & (radius_sq < _POLE_RADIUS_SQ.get(dirs.dtype, 1e-30))
     # Behind, 1 + z cancels; it equals radius^2 / (1 - z) for a unit direction. Dividing by the radius
     # first keeps every intermediate near one.
     radius = torch.where(behind & ~at_pole, radius_sq, torch.ones_like(z)).sqrt()
