@@ -1,0 +1,122 @@
+"""ViewRays: what they accept, what they mend (rounding), what they refuse and how they say it."""
+
+import math
+
+import pytest
+import torch
+
+from merope.cameras.rays import ViewRays
+from tests.support.scenes import GRID, matrices, pinhole_dirs, random_drive, turned
+
+
+def some_matrices(dtype=torch.float64):
+    draw = torch.Generator().manual_seed(0)
+    centers = 5 * torch.randn(2, 3, 3, generator=draw, dtype=torch.float64)
+    return matrices(turned(), centers).to(dtype)
+
+
+def some_dirs(dtype=torch.float64):
+    return pinhole_dirs().expand(2, 3, -1, -1).to(dtype)
+
+
+def test_tokens_are_ordered_camera_by_camera_and_row_by_row():
+    view = random_drive(views=4)
+    assert (view.batch, view.num_views, view.tokens_per_view, view.num_tokens) == (2, 4, 6, 24)
+    assert view.row.tolist() == [0, 0, 0, 1, 1, 1]
+    assert view.col.tolist() == [0, 1, 2, 0, 1, 2]
+    assert view.time.tolist() == [[0, 1, 2, 3]] * 2
+
+
+def test_without_a_grid_the_tokens_lie_in_one_row():
+    view = ViewRays.from_poses(some_matrices(), some_dirs())
+    assert view.row.tolist() == [0] * 6
+    assert view.col.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("time", [[4.0, 8.0, 9.5], [[0.0, 1.0, 2.0], [5.0, 6.0, 7.0]]])
+def test_time_is_given_for_all_clips_or_for_each(time):
+    view = ViewRays.from_poses(some_matrices(), some_dirs(), time=torch.tensor(time))
+    expected = torch.tensor(time, dtype=torch.float64).expand(2, 3)
+    assert torch.equal(view.time, expected)
+
+
+def test_everything_is_float64_whatever_comes_in():
+    view = ViewRays.from_poses(some_matrices(torch.float32), some_dirs(torch.float32), time=torch.arange(3))
+    for name in ("R_world_cam", "center_world", "dirs_cam", "time", "row", "col"):
+        assert getattr(view, name).dtype == torch.float64
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-16, 1e-7, 1e-6, 2e-5])
+def test_rounded_rotations_are_brought_back_to_orthonormal(noise):
+    exact = some_matrices()
+    rounded = exact.clone()
+    draw = torch.Generator().manual_seed(1)
+    rounded[..., :3, :3] += noise * (2 * torch.rand(2, 3, 3, 3, generator=draw, dtype=torch.float64) - 1)
+    view = ViewRays.from_poses(rounded, some_dirs())
+    identity = torch.eye(3, dtype=torch.float64)
+    assert (view.R_world_cam.mT @ view.R_world_cam - identity).abs().max() < 1e-14
+    assert (view.R_world_cam - exact[..., :3, :3]).abs().max() < 3 * noise + 1e-14
+
+
+def test_gradients_reach_poses_through_the_mending():
+    given = some_matrices(torch.float32).double()
+    given.requires_grad_()
+    view = ViewRays.from_poses(given, some_dirs())
+    view.R_world_cam.sin().sum().backward()
+    assert torch.isfinite(given.grad).all()
+    assert given.grad[..., :3, :3].abs().max() > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda T: T.mT, r"end in the row \[0, 0, 0, 1\].*transposed: pass T.mT"),
+        (lambda T: T * torch.tensor([1.0, 1, -1, 1]), r"right-handed rotations"),
+        (lambda T: T * torch.tensor([2.0, 2, 2, 1]), r"R\^T R is off by 3"),
+        (lambda T: T / 0, r"T_world_cam must be finite"),
+    ],
+)
+def test_matrices_that_are_no_poses_are_refused(change, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        ViewRays.from_poses(change(some_matrices()), some_dirs())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"grid": (2, 4)}, r"grid 2 x 4 has 8 tokens; dirs_cam has 6"),
+        ({"time": torch.arange(4)}, r"time must have shape \[3\] or \[2, 3\]; got \[4\]"),
+        ({"time": torch.tensor([0.0, math.nan, 1.0])}, r"time must be finite"),
+    ],
+)
+def test_grids_and_clocks_that_do_not_fit_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        ViewRays.from_poses(some_matrices(), some_dirs(), **options)
+
+
+def test_rays_must_have_unit_length_and_be_finite():
+    dirs = some_dirs().clone()
+    dirs[1, 2, 3] *= 1.001
+    with pytest.raises(
+        ValueError, match=r"dirs_cam must have unit length; the worst is 1\.001000 \(ray 33\)"
+    ):
+        ViewRays.from_poses(some_matrices(), dirs)
+    dirs[1, 2, 3] = math.nan
+    with pytest.raises(ValueError, match=r"dirs_cam must be finite.*valid=False"):
+        ViewRays.from_poses(some_matrices(), dirs)
+
+
+def test_rays_built_by_hand_in_float32_are_refused_before_they_lose_centimetres():
+    view = random_drive()
+    values = {
+        name: getattr(view, name) for name in ("R_world_cam", "dirs_cam", "valid", "time", "row", "col")
+    }
+    with pytest.raises(ValueError, match=r"center_world must be float64 on the CPU.*got torch.float32"):
+        ViewRays(center_world=view.center_world.float(), **values)
+
+
+def test_validity_is_kept_per_token():
+    valid = torch.ones(2, 3, 6, dtype=torch.bool)
+    valid[1, 0, 2] = False
+    view = ViewRays.from_poses(some_matrices(), some_dirs(), valid=valid, grid=GRID)
+    assert torch.equal(view.valid, valid)
