@@ -237,6 +237,31 @@ class CameraOperator:
             )
         if not self.acts_on <= frozenset("qkvo"):
             raise ValueError(f"acts_on must be a subset of q, k, v, o; got {sorted(self.acts_on)}.")
+        for band in self.bands:
+            self._check_band(band)
+
+    def _check_band(self, band: Band) -> None:
+        """A factor's token axis divides the tokens; a grouped one has an entry per query camera."""
+        for side, block, tokens, kind, axis in (
+            ("left", band.left, self.num_queries, "query", 2),
+            ("right", band.right, self.num_keys, "key", 3 if band.grouped else 2),
+        ):
+            if block is None:
+                continue
+            if block.size != band.size:
+                raise ValueError(
+                    f"band {band.name!r}: {side} holds blocks of side {block.size}; the band says {band.size}."
+                )
+            if tokens % block.entries(axis):
+                raise ValueError(
+                    f"band {band.name!r}: {side} has {block.entries(axis)} entries for {tokens} {kind} tokens; "
+                    "each entry serves an equal run of tokens."
+                )
+            if axis == 3 and block.entries(2) != self.num_query_cameras:
+                raise ValueError(
+                    f"band {band.name!r}: {side} serves {block.entries(2)} query cameras; the operator has "
+                    f"{self.num_query_cameras}."
+                )
 
     @property
     def head_dim(self) -> int:
