@@ -31,7 +31,7 @@ def tiny_street_spec() -> VideoSpec:
     )
 
 
-def tiny_street(*, encoding: str = "merope", steps: int = 2400) -> TrainConfig:
+def tiny_street(*, encoding: str = "merope", steps: int = 2000) -> TrainConfig:
     """A Wan transformer of 3.8 M parameters with a camera branch in every block, trained from scratch.
 
     Heads have the paper's 128 channels, so the head layout is the paper's own; compression 2 leaves the
