@@ -8,7 +8,11 @@ from merope.adapters.spec import VideoSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizerConfig:
-    """AdamW with the paper's constants (B.1); the tiny presets train from scratch and choose a larger rate."""
+    """AdamW with the paper's constants (B.1); presets that train from scratch choose other values."""
+
+    kind: Literal["adamw", "muon"] = "adamw"
+    """"muon" updates the blocks' weight matrices by torch's Muon at AdamW's step size, the rest by AdamW; for training
+    from scratch."""
 
     learning_rate: float = 1e-5
     """Peak learning rate."""

@@ -20,7 +20,7 @@ from merope.errors import CheckpointMismatch, MeropeError
 from merope.training.batches import Batch, BatchSource
 from merope.training.config import TrainConfig
 from merope.training.street_clips import StreetClips
-from merope.training.system import AveragedWeights, build_model, save_model
+from merope.training.system import AveragedWeights, build_model, make_optimizers, save_model
 
 
 class Trainer:
@@ -43,15 +43,7 @@ class Trainer:
             for name, parameter in self.transformer.named_parameters()
             if parameter.requires_grad
         }
-        options = config.optimizer
-        self.optimizer = torch.optim.AdamW(
-            self.parameters.values(),
-            lr=options.learning_rate,
-            betas=(options.beta1, options.beta2),
-            eps=options.epsilon,
-            weight_decay=options.weight_decay,
-            foreach=True,
-        )
+        self.optimizers = make_optimizers(self.parameters, config.optimizer)
         self.average = AveragedWeights(self.parameters, config.ema_decay)
         self.step = 0
         self.seconds = 0.0
@@ -94,16 +86,17 @@ class Trainer:
         return entry
 
     def _update(self, batch: Batch) -> tuple[torch.Tensor, float]:
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.step, self.config)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(self.step, self.config)
         losses = self.losses(batch)
         loss = losses.mean()
         if not torch.isfinite(loss):
             raise MeropeError(
-                f"the loss is {float(loss)} at step {self.step}. Start again with a lower learning rate or a longer "
+                f"the loss is {loss.item()} at step {self.step}. Start again with a lower learning rate or a longer "
                 f"warm-up; the last checkpoint in {self.folder} is kept."
             )
-        self.optimizer.zero_grad(set_to_none=True)
+        self.transformer.zero_grad(set_to_none=True)
         loss.backward()
         if self.step == 0:
             without = [name for name, parameter in self.parameters.items() if parameter.grad is None]
@@ -112,7 +105,8 @@ class Trainer:
                     f"{len(without)} trainable parameters got no gradient: {', '.join(without[:5])}."
                 )
         norm = torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.config.optimizer.gradient_clip)
-        self.optimizer.step()
+        for optimizer in self.optimizers:
+            optimizer.step()
         self.average.update(self.parameters, self.step)
         return losses.detach(), float(norm)
 
@@ -182,7 +176,7 @@ class Trainer:
             "config": json.dumps(self.config.to_dict(), sort_keys=True),
             "parameters": {name: parameter.detach() for name, parameter in self.parameters.items()},
             "average": self.average.values,
-            "optimizer": self.optimizer.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
         }
         # The model first: a run killed in between goes on from the older state and writes the model again.
         self.average.swap(self.parameters)
@@ -217,7 +211,8 @@ class Trainer:
             for name, parameter in self.parameters.items():
                 parameter.copy_(state["parameters"][name])
         self.average.values = state["average"]
-        self.optimizer.load_state_dict(state["optimizer"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
         self.step, self.seconds = state["step"], state["seconds"]
         # Entries after the checkpoint are written again.
         entries = [entry for entry in _read_log(log) if entry["step"] <= self.step]

@@ -14,7 +14,7 @@ from merope.adapters.wan import CameraAdapter
 from merope.data.atomic import write_text_atomically
 from merope.data.latents import LinearCodec
 from merope.encodings import encoding_from_config
-from merope.training.config import TrainConfig
+from merope.training.config import OptimizerConfig, TrainConfig
 
 
 def build_model(config: TrainConfig) -> tuple[WanTransformer3DModel, CameraAdapter]:
@@ -62,6 +62,38 @@ def save_model(
         "summary": summary,
     }
     write_text_atomically(folder / "config.json", json.dumps(described, indent=1))
+
+
+def make_optimizers(
+    parameters: dict[str, nn.Parameter], options: OptimizerConfig
+) -> list[torch.optim.Optimizer]:
+    """One AdamW, or Muon for the blocks' weight matrices and AdamW for everything else."""
+    matrices = [
+        parameter
+        for name, parameter in parameters.items()
+        if options.kind == "muon" and parameter.ndim == 2 and name.startswith("blocks.")
+    ]
+    chosen = {id(parameter) for parameter in matrices}
+    optimizers: list[torch.optim.Optimizer] = [
+        torch.optim.AdamW(
+            [parameter for parameter in parameters.values() if id(parameter) not in chosen],
+            lr=options.learning_rate,
+            betas=(options.beta1, options.beta2),
+            eps=options.epsilon,
+            weight_decay=options.weight_decay,
+            foreach=True,
+        )
+    ]
+    if matrices:
+        optimizers.append(
+            torch.optim.Muon(
+                matrices,
+                lr=options.learning_rate,
+                weight_decay=options.weight_decay,
+                adjust_lr_fn="match_rms_adamw",
+            )
+        )
+    return optimizers
 
 
 class AveragedWeights:
