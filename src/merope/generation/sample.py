@@ -38,8 +38,8 @@ def generate(
 
     ``prefix`` holds the given frames of each clip, ``cameras`` one pose per frame of the whole video, metres. Noise
     is drawn per clip on the CPU from its seed, so a clip does not depend on what it is generated beside.
-    ``scheduler`` is any diffusers flow scheduler of one model call per step (such as UniPCMultistepScheduler with
-    ``use_flow_sigmas``); by default Euler with the model's own time shift.
+    ``scheduler`` is any diffusers flow scheduler (such as UniPCMultistepScheduler with ``use_flow_sigmas``); by
+    default Euler with the model's own time shift.
 
     Raises:
         ValueError: if counts, sizes or the prefix's type do not fit the model.
@@ -80,10 +80,11 @@ def sample_latents(
         scheduler.set_timesteps(sigmas=[1 - step / steps for step in range(steps)])
     else:
         scheduler.set_timesteps(steps)
-    if len(scheduler.sigmas) != len(scheduler.timesteps) + 1:
+    if not hasattr(scheduler, "sigmas") or float(scheduler.sigmas[0]) > 1:
         raise ValueError(
-            f"scheduler must call the model once per step; {type(scheduler).__name__} has {len(scheduler.timesteps)} "
-            f"timesteps for {len(scheduler.sigmas) - 1} steps."
+            f"scheduler must be a flow scheduler, with noise levels between 0 and 1; {type(scheduler).__name__} is not, "
+            "as it is set. Use FlowMatchEulerDiscreteScheduler, or UniPCMultistepScheduler with use_flow_sigmas=True and "
+            "prediction_type='flow_prediction'."
         )
     latents = impose_prefix(noise, given, spec)
     for index, timestep in enumerate(
