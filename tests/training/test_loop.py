@@ -15,6 +15,7 @@ from merope.adapters.branch import CameraBranch
 from merope.errors import CheckpointMismatch, MeropeError
 from merope.generation import load_video_model
 from merope.training.config import OptimizerConfig
+from merope.training.loop import learning_rate
 from tests.support.fresh_python import run_python
 from tests.support.tiny_run import tiny_clips, tiny_codec, tiny_config, tiny_trainer
 
@@ -229,6 +230,21 @@ def test_second_signal_does_not_wait(tmp_path):
         trainer.run(progress=False)
 
 
+def test_run_with_muon_goes_on_as_if_unbroken(tmp_path):
+    options = OptimizerConfig(kind="muon", learning_rate=2e-3, warmup_steps=2, decay="cosine")
+    tiny_trainer(tmp_path / "whole", optimizer=options).run(progress=False)
+    broken = tiny_trainer(tmp_path / "broken", optimizer=options)
+    die_at(broken, 6)
+    with pytest.raises(Killed):
+        broken.run(progress=False)
+    resumed = tiny_trainer(tmp_path / "broken", optimizer=options)
+    resumed.run(progress=False)
+    assert_same_run(tmp_path / "broken", tmp_path / "whole")
+    assert {group["lr"] for optimizer in resumed.optimizers for group in optimizer.param_groups} == {
+        learning_rate(7, resumed.config)
+    }
+
+
 def test_finished_run_has_nothing_to_do_and_returns_its_last_entry(unbroken, tmp_path):
     shutil.copytree(unbroken, tmp_path / "run")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run" / "model").iterdir()}
@@ -318,9 +334,8 @@ def test_weights_and_optimizer_stay_float32_under_autocast(tmp_path):
     trainer = tiny_trainer(tmp_path, autocast=True, steps=2)
     trainer.run(progress=False)
     assert {p.dtype for p in trainer.parameters.values()} == {torch.float32}
-    moments = {
-        value.dtype for state in trainer.optimizer.state.values() for value in state.values() if value.ndim
-    }
+    states = [state for optimizer in trainer.optimizers for state in optimizer.state.values()]
+    moments = {value.dtype for state in states for value in state.values() if value.ndim}
     assert moments == {torch.float32}
     exact = tiny_trainer(tmp_path / "exact", steps=2)
     batch = exact.source.training(0)
@@ -340,9 +355,9 @@ def test_trainable_weight_without_gradient_is_an_error(tmp_path):
 
 def test_every_step_takes_the_rate_of_its_schedule(tmp_path):
     trainer = tiny_trainer(tmp_path)
-    seen = []
-    step = trainer.optimizer.step
-    trainer.optimizer.step = lambda: (seen.append(trainer.optimizer.param_groups[0]["lr"]), step())
+    (optimizer,) = trainer.optimizers
+    seen, step = [], optimizer.step
+    optimizer.step = lambda: (seen.append(optimizer.param_groups[0]["lr"]), step())
     trainer.run(progress=False)
     assert seen[0] == pytest.approx(1e-3)
     assert seen[1] == seen[2] == pytest.approx(2e-3)

@@ -11,7 +11,8 @@ from torch import nn
 from merope.adapters.branch import CameraBranch
 from merope.errors import CheckpointMismatch
 from merope.generation import load_video_model
-from merope.training.system import AveragedWeights, build_model, save_model
+from merope.training.config import OptimizerConfig
+from merope.training.system import AveragedWeights, build_model, make_optimizers, save_model
 from tests.support.tiny_run import tiny_codec, tiny_config
 
 
@@ -116,6 +117,26 @@ def test_transformer_of_another_shape_is_refused(tmp_path):
     )
     with pytest.raises(CheckpointMismatch, match="another shape"):
         load_video_model(tmp_path / "one")
+
+
+def test_muon_takes_the_weight_matrices_of_the_blocks_and_adamw_every_other_parameter():
+    transformer, _ = build_model(tiny_config())
+    parameters = dict(transformer.named_parameters())
+    name_of = {id(parameter): name for name, parameter in parameters.items()}
+    adamw, muon = make_optimizers(parameters, OptimizerConfig(kind="muon", weight_decay=0.02))
+    assert isinstance(muon, torch.optim.Muon)
+    shares = [
+        {name_of[id(parameter)] for group in optimizer.param_groups for parameter in group["params"]}
+        for optimizer in (adamw, muon)
+    ]
+    assert shares[0] | shares[1] == set(parameters)
+    assert not shares[0] & shares[1]
+    assert all(name.startswith("blocks.") and parameters[name].ndim == 2 for name in shares[1])
+    assert "blocks.1.camera_branch.to_out.weight" in shares[1]
+    assert "patch_embedding.weight" in shares[0]
+    assert {group["weight_decay"] for group in (*adamw.param_groups, *muon.param_groups)} == {0.02}
+    (alone,) = make_optimizers(parameters, OptimizerConfig())
+    assert isinstance(alone, torch.optim.AdamW)
 
 
 def small_parameters():

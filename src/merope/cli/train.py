@@ -1,5 +1,6 @@
 """``merope train``: train a preset, or go on training it."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,6 +12,7 @@ def train(
     *,
     encoding: Literal["merope", "native"] = "merope",
     steps: int | None = None,
+    worlds: int | None = None,
     output: Path | None = None,
     clips: Path | None = None,
     workers: int = 2,
@@ -20,12 +22,15 @@ def train(
 
     tiny-street is a Wan transformer with camera branches on rendered streets of 40 x 64 pixels;
     tiny-street-estimator is the network that reads camera motion off such frames, trained on the same clips.
-    Clips are rendered first and kept. Ctrl-C or SIGTERM saves and stops.
+    Clips are rendered first and kept. Ctrl-C or SIGTERM saves and stops; the estimator goes on from its last
+    checkpoint, at most 250 steps back.
 
     Args:
         preset: What to train.
         encoding: Camera encoding; native is the same model without camera encoding.
         steps: Training steps; the default reproduces the shipped weights.
+        worlds: Worlds to render, three clips each; the last 16 are kept aside for the held-out loss. Default one for
+            every four steps, 64 to 1000.
         output: Folder of the run: state, log.jsonl and the model; default runs/PRESET-ENCODING-STEPS.
         clips: Folder of rendered clips, made if missing; default runs/street-clips-WORLDS.
         workers: Processes that render.
@@ -35,7 +40,7 @@ def train(
 
     from merope.data.latents import LinearCodec
     from merope.recipes.tiny_street import tiny_street, tiny_street_clips
-    from merope.training.street_clips import render_street_clips
+    from merope.training.street_clips import CLIPS_PER_WORLD, render_street_clips
 
     if threads is not None:
         torch.set_num_threads(threads)
@@ -45,6 +50,15 @@ def train(
         if steps is None or is_estimator
         else tiny_street(encoding=encoding, steps=steps)
     )
+    if worlds is not None:
+        config = replace(config, num_worlds=worlds)
+    rendered = CLIPS_PER_WORLD * config.num_worlds
+    needed = config.num_probe_clips + config.batch_size
+    if rendered < needed:
+        raise ValueError(
+            f"--worlds {config.num_worlds} gives {rendered} clips; the held-out loss takes {config.num_probe_clips} and a "
+            f"batch {config.batch_size}. Use --worlds {-(-needed // CLIPS_PER_WORLD)} or more."
+        )
     folder = clips or Path("runs") / f"street-clips-{config.num_worlds}"
     print(f"clips: {config.num_worlds} worlds, three drives each, in {folder}")
     store = render_street_clips(folder, tiny_street_clips(config), workers=workers)
