@@ -31,12 +31,12 @@ def tiny_street_spec() -> VideoSpec:
     )
 
 
-def tiny_street(*, encoding: str = "merope", steps: int = 4000) -> TrainConfig:
+def tiny_street(*, encoding: str = "merope", steps: int = 3000) -> TrainConfig:
     """A Wan transformer of 3.8 M parameters with a camera branch in every block, trained from scratch.
 
     Heads have the paper's 128 channels, so the head layout is the paper's own; compression 2 leaves the
     branch one head. ``encoding`` is "merope" or "native"; both have equal parameters, data, seed and steps.
-    One world is rendered for every four steps, from 64 to 1000 of them.
+    One world is rendered for every three steps, from 64 to 1000 of them.
     """
     if encoding not in ENCODINGS:
         raise ValueError(f"encoding must be one of {sorted(ENCODINGS)}; got {encoding!r}.")
@@ -64,7 +64,7 @@ def tiny_street(*, encoding: str = "merope", steps: int = 4000) -> TrainConfig:
         trains="all",
         steps=steps,
         batch_size=8,
-        num_worlds=min(1000, max(64, steps // 4)),
+        num_worlds=min(1000, max(64, steps // 3)),
         optimizer=OptimizerConfig(
             kind="muon", learning_rate=1.5e-3, beta2=0.98, warmup_steps=100, decay="cosine"
         ),
