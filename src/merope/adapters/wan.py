@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from merope.adapters.branch import CameraBranch
+from merope.adapters.calls import replace_call, restore_call
 from merope.encodings.base import CameraEncoding
 from merope.operators import CameraOperator
 
@@ -79,7 +81,6 @@ class CameraAdapter:
         self.pose_policy = pose_policy
         self.residual_norms: dict[int, tuple[Tensor, Tensor]] | None = None
         self._operator: CameraOperator | None = None
-        self._handles: list[Any] = []
 
     @property
     def branches(self) -> dict[int, CameraBranch]:
@@ -127,52 +128,56 @@ class CameraAdapter:
             self.residual_norms = None
 
     def detach(self) -> nn.Module:
-        """Take every hook and branch off; the transformer is again exactly what it was."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
+        """Take every branch off; the transformer is again exactly what it was."""
         for block in self.blocks:
-            delattr(self.transformer.blocks[block], _BRANCH_NAME)
+            owner = self.transformer.blocks[block]
+            restore_call(owner.attn1)
+            delattr(owner, _BRANCH_NAME)
+        if self.blocks:
+            restore_call(self.transformer.rope)
         self.blocks = ()
         return self.transformer
 
     def _install(self, branches: dict[int, CameraBranch]) -> None:
-        self._handles.append(self.transformer.rope.register_forward_hook(self._with_operator))
+        replace_call(self.transformer.rope, "CameraRope", _call_rope, self)
         for block, branch in branches.items():
             owner = self.transformer.blocks[block]
             owner.add_module(_BRANCH_NAME, branch)
-            self._handles.append(
-                owner.attn1.register_forward_hook(self._adder(block, branch), with_kwargs=True)
-            )
+            replace_call(owner.attn1, "CameraSelfAttention", _call_attention, _Beside(self, branch, block))
 
-    def _with_operator(
-        self, module: nn.Module, args: Any, output: tuple[Tensor, Tensor]
-    ) -> tuple[Tensor, Tensor]:
-        if self._operator is None:
-            raise ValueError(
-                "the transformer has camera branches but no cameras. Run it inside `with adapter.cameras(operator):`, "
-                "or call adapter.detach() to use the base model."
-            )
-        return _CameraRotary(output, self._operator)
 
-    def _adder(self, block: int, branch: CameraBranch) -> Any:
-        def add_branch(
-            module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor
-        ) -> Tensor:
-            hidden = args[0] if args else kwargs["hidden_states"]
-            rotary = args[3] if len(args) > 3 else kwargs.get("rotary_emb")
-            if not isinstance(rotary, _CameraRotary):
-                raise TypeError(
-                    f"block {block} got its rotary embedding as {type(rotary).__name__}, without cameras: "
-                    "something between transformer.rope and the block rebuilds it."
-                )
-            extra = branch(hidden, rotary.operator)
-            if self.residual_norms is not None:
-                with torch.no_grad():
-                    self.residual_norms[block] = (extra.float().norm(), output.float().norm())
-            return output + extra.to(output.dtype)
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """What a block's self-attention needs to know of the branch beside it."""
 
-        return add_branch
+    adapter: CameraAdapter
+    branch: CameraBranch
+    block: int
+
+
+def _call_rope(adapter: CameraAdapter, output: tuple[Tensor, Tensor], *args: Any, **kwargs: Any) -> tuple:
+    if adapter._operator is None:
+        raise ValueError(
+            "the transformer has camera branches but no cameras. Run it inside `with adapter.cameras(operator):`, "
+            "or call adapter.detach() to use the base model."
+        )
+    return _CameraRotary(output, adapter._operator)
+
+
+def _call_attention(beside: _Beside, output: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    hidden = args[0] if args else kwargs["hidden_states"]
+    rotary = args[3] if len(args) > 3 else kwargs.get("rotary_emb")
+    if not isinstance(rotary, _CameraRotary):
+        raise TypeError(
+            f"block {beside.block} got its rotary embedding as {type(rotary).__name__}, without cameras: "
+            "something between transformer.rope and the block rebuilds it."
+        )
+    extra = beside.branch(hidden, rotary.operator)
+    norms = beside.adapter.residual_norms
+    if norms is not None:
+        with torch.no_grad():
+            norms[beside.block] = (extra.float().norm(), output.float().norm())
+    return output + extra.to(output.dtype)
 
 
 def attach(

@@ -1,0 +1,102 @@
+"""The branch by itself: its size, its zero start, its precision beside a base in another."""
+
+import pytest
+import torch
+
+from merope.adapters import CameraBranch
+from merope.attention import camera_attention
+from merope.encodings import MeRoPE
+from tests.support.scenes import random_drive
+
+TOKENS, DIM = 18, 256
+
+
+def a_branch(**changes):
+    return CameraBranch(**{"dim": DIM, "num_heads": 4, "head_dim": 64, "compression": 2, **changes})
+
+
+def hidden(dtype=torch.float32):
+    return torch.randn(2, TOKENS, DIM, generator=torch.Generator().manual_seed(3)).to(dtype)
+
+
+def awake(branch):
+    torch.nn.init.normal_(branch.to_out.weight, std=0.1)
+    return branch
+
+
+@pytest.fixture
+def operator():
+    return MeRoPE(head_dim=64).operator(random_drive())
+
+
+@pytest.mark.parametrize(("compression", "heads"), [(1, 4), (2, 2), (4, 1)])
+def test_width_and_heads_shrink_and_the_head_stays(compression, heads):
+    branch = a_branch(compression=compression)
+    assert (branch.num_heads, branch.head_dim) == (heads, 64)
+    assert branch.to_q.weight.shape == (heads * 64, DIM)
+    assert branch.to_out.weight.shape == (DIM, heads * 64)
+
+
+def test_the_paper_s_branch_has_six_heads_of_128_beside_twenty_four():
+    with torch.device("meta"):
+        branch = CameraBranch(dim=3072, num_heads=24, head_dim=128, compression=4)
+    assert (branch.num_heads, branch.to_q.out_features) == (6, 768)
+    per_block = sum(parameter.numel() for parameter in branch.parameters())
+    # Fifteen blocks: 5.00 B to 5.14 B parameters.
+    assert 0.141e9 < 15 * per_block < 0.143e9
+
+
+def test_a_new_branch_says_nothing_and_is_zero(operator):
+    branch = a_branch()
+    assert branch.is_zero
+    assert torch.equal(branch(hidden(), operator), torch.zeros(2, TOKENS, DIM))
+    branch.to_out.bias.data[3] = 1e-30
+    assert not branch.is_zero
+
+
+def test_what_it_adds_is_projected_attention_under_the_operator():
+    operator = MeRoPE(head_dim=64).operator(random_drive(), dtype=torch.float64)
+    branch = awake(a_branch()).double()
+    x = hidden(torch.float64)
+    q, k, v = (
+        p(x).reshape(2, TOKENS, 2, 64).transpose(1, 2) for p in (branch.to_q, branch.to_k, branch.to_v)
+    )
+    out = camera_attention(q, k, v, operator, backend="reference").transpose(1, 2).reshape(2, TOKENS, 128)
+    torch.testing.assert_close(branch(x, operator), branch.to_out(out), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("given", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_an_input_of_any_precision_meets_float32_weights(given, operator):
+    branch = awake(a_branch())
+    x = hidden(given).requires_grad_()
+    out = branch(x, operator)
+    assert out.dtype == torch.float32
+    assert torch.equal(out, branch(x.float(), operator))
+    out.sum().backward()
+    assert torch.isfinite(x.grad).all() and x.grad.dtype == given
+    assert branch.to_q.weight.grad.dtype == torch.float32
+    assert branch.to_q.weight.grad.abs().max() > 0
+
+
+def test_a_branch_in_bfloat16_runs_too(operator):
+    branch = awake(a_branch())
+    exact = branch(hidden(), operator)
+    rounded = branch.to(torch.bfloat16)(hidden(), operator)
+    assert rounded.dtype == torch.bfloat16
+    assert (rounded.float() - exact).norm() / exact.norm() < 2e-2
+
+
+@pytest.mark.parametrize("given", [torch.bfloat16, torch.float32])
+def test_autocast_computes_in_bfloat16_with_float32_weights(given, operator):
+    branch = awake(a_branch())
+    exact = branch(hidden(), operator)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = branch(hidden(given), operator)
+    assert out.dtype == torch.bfloat16
+    assert (out.float() - exact).norm() / exact.norm() < 2e-2
+
+
+@pytest.mark.parametrize("compression", [3, 0, -1, 5, 8])
+def test_a_compression_that_does_not_divide_the_heads_names_those_that_do(compression):
+    with pytest.raises(ValueError, match=rf"compression {compression} must divide .* 4 heads; .*\[1, 2, 4\]"):
+        a_branch(compression=compression)

@@ -1,0 +1,71 @@
+"""Tiny real Wan transformers, and clips whose tokens are those of the standing scenes (3 views of 2 x 3)."""
+
+from typing import Any
+
+import torch
+from diffusers import WanTransformer3DModel
+from torch import Tensor
+
+from merope.adapters import CameraAdapter, attach
+from merope.cameras.rays import ViewRays
+from merope.encodings import MeRoPE
+from tests.support.scenes import random_drive
+
+CHANNELS, VIEWS, ROWS, COLS = 4, 3, 2, 3
+
+
+def tiny_wan(seed: int = 0, **changes: Any) -> WanTransformer3DModel:
+    """Four blocks, two heads of 64, patches of 2 x 2."""
+    torch.manual_seed(seed)
+    values = {
+        "patch_size": (1, 2, 2),
+        "num_attention_heads": 2,
+        "attention_head_dim": 64,
+        "in_channels": CHANNELS,
+        "out_channels": CHANNELS,
+        "text_dim": 8,
+        "freq_dim": 16,
+        "ffn_dim": 64,
+        "num_layers": 4,
+        "cross_attn_norm": True,
+        "rope_max_seq_len": 16,
+        **changes,
+    }
+    return WanTransformer3DModel(**values).eval()
+
+
+def inputs(*, per_token: bool = True, dtype: torch.dtype = torch.float32, seed: int = 1) -> dict[str, Any]:
+    """Latents, times and text of two clips; the first view is clean where times are per token."""
+    draw = torch.Generator().manual_seed(seed)
+    tokens = VIEWS * ROWS * COLS
+    times = torch.tensor([700.0, 30.0])
+    if per_token:
+        times = times[:, None].expand(2, tokens).clone()
+        times[:, : ROWS * COLS] = 0
+    return {
+        "hidden_states": torch.randn(2, CHANNELS, VIEWS, 2 * ROWS, 2 * COLS, generator=draw).to(dtype),
+        "timestep": times,
+        "encoder_hidden_states": torch.randn(2, 5, 8, generator=draw).to(dtype),
+        "return_dict": False,
+    }
+
+
+def with_branches(model: WanTransformer3DModel, **options: Any) -> CameraAdapter:
+    """Zero branches of one MeRoPE head on the odd blocks."""
+    return attach(model, **{"encoding": MeRoPE(head_dim=64), "compression": 2, **options})
+
+
+def awake(adapter: CameraAdapter, seed: int = 2) -> CameraAdapter:
+    """The same adapter with output projections that are not zero."""
+    draw = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for branch in adapter.branches.values():
+            branch.to_out.weight.copy_(0.2 * torch.randn(branch.to_out.weight.shape, generator=draw))
+    return adapter
+
+
+def run(adapter: CameraAdapter, view: ViewRays | None = None, **options: Any) -> Tensor:
+    """What the transformer says of a drive."""
+    operator = adapter.encoding.operator(random_drive() if view is None else view)
+    with adapter.cameras(operator):
+        return adapter.transformer(**inputs(**options))[0]
