@@ -106,6 +106,7 @@ def _command(trajectory, format, *, start, trajectory_fps, scale, seed, spec):  
 
     from merope.data.pose_files import read_poses
     from merope.errors import TrajectoryError
+    from merope.generation import check_command
     from merope.geometry.poses import Poses
     from merope.worlds import place_on_ground
     from merope.worlds.drives import drive
@@ -115,6 +116,11 @@ def _command(trajectory, format, *, start, trajectory_fps, scale, seed, spec):  
     poses = read_poses(trajectory, format=format)
     if scale <= 0 or trajectory_fps <= 0:
         raise ValueError(f"--scale and --trajectory-fps must be > 0; got {scale} and {trajectory_fps}.")
+    if poses.unit != "m" and scale == 1.0:
+        raise TrajectoryError(
+            f"{trajectory} says that its unit is {poses.unit!r}; the model is commanded in metres. Give the metres per unit "
+            "with --scale."
+        )
     if not 0 <= start < len(poses):
         raise TrajectoryError(
             f"--start {start} is outside {trajectory}, which has {len(poses)} poses (0 to {len(poses) - 1})."
@@ -139,4 +145,7 @@ def _command(trajectory, format, *, start, trajectory_fps, scale, seed, spec):  
         R_world_cam=poses.R_world_cam, center_world=poses.center_world * scale, times=times, unit="m"
     )
     window = timed.interpolate(wanted.clamp_max(times[-1]))
-    return place_on_ground(Poses(R_world_cam=window.R_world_cam, center_world=window.center_world, unit="m"))
+    window = Poses(R_world_cam=window.R_world_cam, center_world=window.center_world, unit="m")
+    # Before it is placed: a path in centimetres would only be said to leave the ground.
+    check_command(window, spec)
+    return place_on_ground(window)

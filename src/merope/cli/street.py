@@ -1,5 +1,6 @@
 """The loop that the demo and the benchmarks share: command, render, generate, recover, score."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,8 +37,14 @@ class StreetClip:
     """Seed of the noise."""
 
 
+def quiet_autocast() -> None:
+    """Drop torch's note, in the middle of a progress bar, that under autocast it takes the plain rms_norm."""
+    warnings.filterwarnings("ignore", message="Mismatch dtype between input and weight")
+
+
 def load_models(names: Sequence[str] = ("merope", "native"), folder: Path = WEIGHTS) -> dict[str, VideoModel]:
     """The shipped models by name."""
+    quiet_autocast()
     return {name: load_video_model(folder / name) for name in names}
 
 

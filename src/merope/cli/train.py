@@ -72,8 +72,10 @@ def train(
     if is_estimator:
         _train_estimator(store, codec, config, steps, output or Path("runs") / preset)
         return
+    from merope.cli.street import quiet_autocast
     from merope.training.loop import Trainer
 
+    quiet_autocast()
     run = output or Path("runs") / f"{config.name}-{config.steps}"
     trainer = Trainer(run, config, clips=store, codec=codec)
     count = sum(parameter.numel() for parameter in trainer.parameters.values())

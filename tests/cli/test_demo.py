@@ -1,0 +1,264 @@
+"""`merope demo`: every promised file, one table, and one plain line for a trajectory that does not fit."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from merope.cli.demo import _command
+from merope.cli.main import run
+from merope.data import read_poses, write_poses
+from merope.data.video import read_frames, read_video
+from merope.geometry.poses import Poses
+from merope.worlds.drives import drive
+from tests.support.shared import shared_file
+from tests.support.standin import standin_weights
+from tests.support.tiny_run import tiny_spec
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'merope[plot]'")
+
+
+def demo(output, *options):
+    """Exit code of a demo with stand-in weights and one denoising step."""
+    return run(
+        ["demo", "--weights", str(standin_weights()), "--output", str(output), "--steps", "1", *options]
+    )
+
+
+def strict_json(path):
+    def refuse(name):
+        raise AssertionError(f"{path} holds {name}, which is no JSON")
+
+    return json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder of a finished demo, its exit code and what it printed."""
+    import contextlib
+    import io
+
+    folder = tmp_path_factory.mktemp("demo")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        code = demo(folder)
+    return folder, code, printed.getvalue()
+
+
+def refused(capsys, tmp_path, *options):
+    """The one line that a demo failed with."""
+    assert demo(tmp_path / "out", *options) == 1
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("merope demo: ")
+    assert "\n" not in error
+    assert "Traceback" not in error
+    assert not (tmp_path / "out").exists()
+    return error
+
+
+def file_of(tmp_path, poses, format="kitti"):
+    path = tmp_path / f"path.{format}"
+    write_poses(path, poses, format=format)
+    return ["--trajectory", str(path), "--format", format]
+
+
+def long_drive(num_frames=60):
+    return drive("curve", seed=3, num_frames=num_frames, fps=10.0)
+
+
+def test_every_promised_file_is_written(finished):
+    folder, code, _ = finished
+    assert code == 0
+    names = {entry.name for entry in folder.iterdir()}
+    assert {"video.mp4", "frames", "bev.png", "metrics.json", "report.html"} <= names
+    for suffix in ("", "-left", "-right"):
+        assert {
+            f"video{suffix}.mp4",
+            f"frames{suffix}",
+            f"bev{suffix}.png",
+            f"commanded{suffix}.txt",
+        } <= names
+    assert not [name for name in names if name.startswith(".")]
+
+
+def test_video_has_exactly_the_size_and_length_it_was_made_with(finished):
+    frames, fps = read_video(finished[0] / "video.mp4")
+    # Two clips of 24 x 32, six times as large, a gap of 6 and a banner of 18.
+    assert frames.shape == (13, 18 + 144, 192 + 6 + 192, 3)
+    assert fps == 10
+
+
+def test_frames_are_lossless_and_begin_with_the_given_ones(finished):
+    folder = finished[0]
+    frames, left = read_frames(folder / "frames"), read_frames(folder / "frames-left")
+    assert frames.shape == (13, 24, 32, 3)
+    assert np.array_equal(frames[:5], left[:5])
+    video, _ = read_video(folder / "video.mp4")
+    shown = frames.repeat(6, axis=1).repeat(6, axis=2)
+    # The mp4 is lossy, and chroma is halved: close on average, not equal.
+    assert np.abs(video[:, 18:, 198:].astype(int) - shown).mean() < 12
+
+
+def test_metrics_are_valid_json_with_a_row_for_each_model_and_the_floor(finished):
+    content = strict_json(finished[0] / "metrics.json")
+    text = json.dumps(content)
+    for label in ("MeRoPE", "no camera encoding", "noise floor"):
+        assert label in text
+    assert '"unit"' in text
+
+
+def test_commanded_file_is_the_command_and_variants_turn_to_their_sides(finished):
+    folder = finished[0]
+    ends = {}
+    for suffix in ("", "-left", "-right"):
+        poses = read_poses(folder / f"commanded{suffix}.txt", format="kitti")
+        assert len(poses) == 13
+        ends[suffix] = float(poses.rebase_to_first().center_world[-1, 0])
+    assert ends["-left"] < ends[""] < ends["-right"]
+
+
+def test_one_table_is_printed(finished):
+    printed = finished[2]
+    for words in (
+        "rot (deg)",
+        "tr (%)",
+        "AUC@3",
+        "AUC@10",
+        "CamMC",
+        "MeRoPE",
+        "no camera encoding",
+        "noise floor",
+    ):
+        assert words in printed
+    assert "nan" not in printed.lower()
+
+
+def test_report_names_seed_steps_and_given_frames(finished):
+    report = (finished[0] / "report.html").read_text(encoding="utf-8")
+    assert "seed 11, 1 denoising steps, 13 frames at 10 Hz of which 5 are given" in report
+
+
+def command(trajectory, format="kitti", **options):
+    """The poses that a demo commands for a file."""
+    values = {"start": 0, "trajectory_fps": 10.0, "scale": 1.0, "seed": 11, "spec": tiny_spec()}
+    return _command(trajectory, format, **{**values, **options})
+
+
+def assert_same_motion(poses, wanted, tolerance=1e-9):
+    torch.testing.assert_close(
+        poses.rebase_to_first().T_world_cam, wanted.rebase_to_first().T_world_cam, rtol=0, atol=tolerance
+    )
+
+
+def test_window_of_a_file_is_commanded_and_stands_on_the_ground(tmp_path):
+    poses = long_drive()
+    path = file_of(tmp_path, poses.transformed(poses.R_world_cam[7].T, torch.ones(3, dtype=torch.float64)))[1]
+    window = command(path, start=20)
+    assert_same_motion(window, poses[20:33])
+    assert float(window.center_world[:, 2].mean()) == pytest.approx(1.65)
+    # 47 is the last start that leaves 13 of 60 poses.
+    assert_same_motion(command(path, start=47), poses[47:60])
+
+
+def test_file_with_its_own_rate_is_resampled_to_the_models(tmp_path):
+    poses = long_drive(121)
+    assert_same_motion(command(file_of(tmp_path, poses)[1], trajectory_fps=20.0, start=30), poses[30:55:2])
+    timed = Poses(
+        R_world_cam=poses.R_world_cam,
+        center_world=poses.center_world,
+        times=torch.arange(121, dtype=torch.float64) / 20 + 1.5e9,
+    )
+    # Times near 1.5e9 s leave 2e-7 s of float64, at 18 m/s; the rate of the file wins over the flag.
+    window = command(file_of(tmp_path, timed, "tum")[1], "tum", trajectory_fps=3.0, start=30)
+    assert_same_motion(window, poses[30:55:2], tolerance=1e-5)
+
+
+def test_scale_mends_centimetres(tmp_path):
+    poses = long_drive()
+    path = file_of(tmp_path, poses.scaled(100.0))[1]
+    assert_same_motion(command(path, scale=0.01), poses[:13])
+
+
+def test_real_kitti_drive_is_driven(tmp_path, capsys):
+    path = shared_file("data/kitti_odom/poses/00.txt")
+    assert demo(tmp_path / "out", "--trajectory", str(path), "--format", "kitti", "--start", "1000") == 0
+    commanded = read_poses(tmp_path / "out" / "commanded.txt", format="kitti").rebase_to_first()
+    wanted = read_poses(path, format="kitti")[1000:1013].rebase_to_first()
+    torch.testing.assert_close(commanded.T_world_cam, wanted.T_world_cam, rtol=0, atol=1e-6)
+    assert "commanded: 13 poses" in capsys.readouterr().out
+
+
+def test_parked_car_is_a_command_too(tmp_path):
+    parked = Poses(
+        R_world_cam=long_drive().R_world_cam[:1].expand(20, 3, 3),
+        center_world=long_drive().center_world[:1].expand(20, 3),
+    )
+    assert demo(tmp_path / "out", *file_of(tmp_path, parked)) == 0
+    strict_json(tmp_path / "out" / "metrics.json")
+
+
+def test_too_short_trajectory_says_how_long_it_must_be(tmp_path, capsys):
+    error = refused(capsys, tmp_path, *file_of(tmp_path, long_drive(10)))
+    assert "ends 0.9 s after pose 0; 13 frames at 10 Hz need 1.2 s: choose a longer file" in error
+
+
+def test_start_too_late_names_the_last_one_that_fits(tmp_path, capsys):
+    files = file_of(tmp_path, long_drive())
+    error = refused(capsys, tmp_path, *files, "--start", "48")
+    assert "use --start 47 or less" in error
+
+
+@pytest.mark.parametrize("start", ["60", "-1"])
+def test_start_outside_the_file_names_its_range(tmp_path, capsys, start):
+    error = refused(capsys, tmp_path, *file_of(tmp_path, long_drive()), f"--start={start}")
+    assert f"--start {start} is outside" in error
+    assert "60 poses (0 to 59)" in error
+
+
+def test_centimetres_are_recognised(tmp_path, capsys):
+    files = file_of(tmp_path, long_drive().scaled(100.0))
+    error = refused(capsys, tmp_path, *files)
+    assert "centimetres" in error
+    assert "--scale" in error
+
+
+def test_unit_that_is_not_metres_needs_a_scale(tmp_path, capsys):
+    poses = long_drive()
+    other = Poses(R_world_cam=poses.R_world_cam, center_world=poses.center_world, unit="normalized")
+    error = refused(capsys, tmp_path, *file_of(tmp_path, other, "merope"))
+    assert "unit is 'normalized'" in error
+    assert "--scale" in error
+
+
+@pytest.mark.parametrize("option", ["--scale=0", "--trajectory-fps=-3"])
+def test_numbers_that_make_no_sense_are_refused(tmp_path, capsys, option):
+    error = refused(capsys, tmp_path, *file_of(tmp_path, long_drive()), option)
+    assert "must be > 0" in error
+
+
+def test_missing_file_and_missing_weights_are_one_line(tmp_path, capsys):
+    error = refused(capsys, tmp_path, "--trajectory", str(tmp_path / "nowhere.txt"))
+    assert "nowhere.txt" in error
+    assert run(["demo", "--weights", str(tmp_path / "none")]) == 1
+    error = capsys.readouterr().err
+    assert "no model here" in error
+    assert error.count("\n") == 1
+
+
+def test_help_explains_every_option(capsys):
+    with pytest.raises(SystemExit) as stop:
+        run(["demo", "--help"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    for option in (
+        "--trajectory",
+        "--format",
+        "--start",
+        "--scale",
+        "--trajectory-fps",
+        "--output",
+        "--seed",
+    ):
+        assert option in text
+    assert "Metres per unit of the file" in text
