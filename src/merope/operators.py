@@ -50,7 +50,7 @@ def _tensors_mapped(block: Any, function: TensorMap) -> Any:
     return replace(block, **{name: function(getattr(block, name)) for name in block.__slots__})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Rotate3:
     """Rotations given as matrices, ``[..., M, 3, 3]``."""
 
@@ -74,7 +74,7 @@ class Rotate3:
         return _tensors_mapped(self, function)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class MinRotate3:
     """Minimum rotations ``(2 h h^T - I) diag(-1, -1, 1)`` given by their half-way axes h, ``[..., M, 3]``.
 
@@ -111,7 +111,7 @@ class MinRotate3:
         return _tensors_mapped(self, function)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Rotate2:
     """Plane rotations given by cosine and sine, ``[..., M]`` each."""
 
@@ -139,7 +139,7 @@ class Rotate2:
         return _tensors_mapped(self, function)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Matrix4:
     """Any 4 x 4 maps, ``[..., M, 4, 4]``; homogeneous and projective encodings."""
 
@@ -174,7 +174,7 @@ def _apply_matrix(m: Tensor, x: Tensor, size: int) -> Tensor:
     return torch.stack(out, dim=-3)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Band:
     """A run of channels under one kind of block.
 
@@ -214,7 +214,7 @@ class Band:
         return self.width // (self.size * self.num_blocks)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CameraOperator:
     """U_ab for all pairs of tokens, as bands of factored blocks.
 

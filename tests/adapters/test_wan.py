@@ -1,9 +1,11 @@
 """Branches on diffusers' real Wan transformer: nothing changes at first, everything is trained, all comes off."""
 
 import copy
+import socket
 
 import pytest
 import torch
+from accelerate.utils import send_to_device
 from torch import nn
 
 from merope.adapters import attach, scheduled_blocks
@@ -353,3 +355,57 @@ def test_compiled_transformers_keep_their_branches(how, order):
     ran = run_python(COMPILED, arguments=[how, order])
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.strip() == "equal"
+
+
+def test_cameras_move_with_the_arguments_of_an_offloaded_block_and_are_never_cast():
+    adapter = with_branches(tiny_wan())
+    operator = adapter.encoding.operator(random_drive())
+    with adapter.cameras(operator):
+        rotary = adapter.transformer.rope(inputs()["hidden_states"])
+    moved = send_to_device({"args": [rotary]}, torch.device("meta"), non_blocking=True)["args"][0]
+    assert [part.device.type for part in moved] == ["meta", "meta"]
+    assert {(t.device.type, t.dtype) for t in moved.operator.tensors()} == {("meta", torch.float32)}
+    with pytest.raises(TypeError, match=r"bfloat16 cannot hold metric phases.*cast_forward_inputs=False"):
+        type(rotary)(part.bfloat16() for part in rotary)
+
+
+SHARDED = """
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from tests.support.wan import awake, inputs, random_drive, run, tiny_wan, with_branches
+
+dist.init_process_group("gloo", rank=0, world_size=1)
+mesh = init_device_mesh("cpu", (1,))
+expected = run(awake(with_branches(tiny_wan())))
+model = tiny_wan()
+adapter = awake(with_branches(model))
+policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, cast_forward_inputs=False)
+for block in model.blocks:
+    fully_shard(block, mesh=mesh, mp_policy=policy)
+fully_shard(model, mesh=mesh, mp_policy=policy)
+seen = []
+adapter.branches[1].register_forward_pre_hook(lambda module, args: seen.append(args[1]))
+out = run(adapter, dtype=torch.bfloat16)
+assert {tensor.dtype for tensor in seen[0].tensors()} == {torch.float32}
+assert out.dtype == torch.bfloat16
+assert (out.float() - expected).norm() < 3e-2 * expected.norm()
+out.float().sum().backward()
+assert all(parameter.grad.dtype == torch.float32 for parameter in adapter.parameters())
+dist.destroy_process_group()
+print("sharded")
+"""
+
+
+def test_sharding_with_bfloat16_parameters_leaves_the_cameras_in_float32():
+    here = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    ran = run_python(SHARDED, environment=here)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.strip() == "sharded"
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from merope.attention import camera_attention
 from merope.encodings import MeRoPE, Native
@@ -222,3 +223,22 @@ def test_an_operator_without_any_camera_is_served():
 def test_memory_that_nobody_wrote_does_not_show(poisoned_memory):
     operator = random_operator(heads=HEADS)
     assert_backends_agree(operator, budget=1, extra_tokens=2, key_mask=some_mask(2))
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_a_checkpoint_around_the_call_changes_no_gradient(autocast):
+    operator = random_operator(dtype=torch.float32)
+    tensors = inputs(operator, dtype=torch.float32)
+    found = []
+    for outer in (False, True):
+        leaves = [tensor.clone().requires_grad_() for tensor in tensors]
+
+        def attend(q, k, v):
+            return camera_attention(q, k, v, operator, memory_budget=1)
+
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+            out = checkpoint(attend, *leaves, use_reentrant=False) if outer else attend(*leaves)
+        # The backward pass runs outside autocast.
+        found.append([out, *torch.autograd.grad(out.square().sum(), leaves)])
+    for inner, both in zip(*found, strict=True):
+        assert torch.equal(inner, both)

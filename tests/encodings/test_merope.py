@@ -1,13 +1,18 @@
 """MeRoPE against a second derivation, and the properties that the paper claims for it."""
 
+import copy
 import math
+import pickle
 
 import pytest
 import torch
+from diffusers.models.embeddings import get_1d_rotary_pos_embed
 from diffusers.models.transformers.transformer_wan import WanRotaryPosEmbed
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from merope.cameras.rays import ViewRays
-from merope.encodings import HeadLayout, MeRoPE
+from merope.encodings import HeadLayout, MeRoPE, Native
 from tests.encodings.derivation import dense as derived
 from tests.support.fresh_python import run_python
 from tests.support.scenes import (
@@ -245,6 +250,32 @@ def test_moving_an_operator_never_casts_it():
         operator.to("cpu", torch.bfloat16)
 
 
+class NoFloat64OnTheDevice(TorchDispatchMode):
+    """A device (here "meta") that has no float64, as some accelerators have none."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        out = function(*args, **(kwargs or {}))
+        for leaf in tree_leaves(out):
+            if isinstance(leaf, torch.Tensor) and leaf.device.type == "meta":
+                assert leaf.dtype not in (torch.float64, torch.complex64, torch.complex128), function
+        return out
+
+
+@pytest.mark.parametrize("encoding", [MeRoPE(), MeRoPE(anchor_frames="transported"), Native()])
+def test_a_device_without_float64_and_complex_numbers_is_served(encoding):
+    with NoFloat64OnTheDevice():
+        operator = encoding.operator(random_drive(), device="meta")
+    assert {(t.device.type, t.dtype) for t in operator.tensors()} == {("meta", torch.float32)}
+
+
+def test_rays_and_operators_go_between_processes():
+    view = pickle.loads(pickle.dumps(random_drive()))
+    operator = MeRoPE(head_dim=64).operator(view)
+    again = pickle.loads(pickle.dumps(operator))
+    assert torch.equal(again.dense(), operator.dense())
+    assert torch.equal(copy.deepcopy(operator).dense(), operator.dense())
+
+
 @pytest.mark.parametrize("name", SCENES)
 def test_gradients_with_respect_to_poses_and_rays_are_finite(name):
     view = scene(name)
@@ -294,8 +325,6 @@ def test_native_band_turns_as_wan_s_own_rotary_embedding_does():
 
 
 def _wan_table(rope, width):
-    from diffusers.models.embeddings import get_1d_rotary_pos_embed
-
     assert rope.h_dim == rope.w_dim
     return get_1d_rotary_pos_embed(
         width, 32, 10000.0, use_real=True, repeat_interleave_real=True, freqs_dtype=torch.float64

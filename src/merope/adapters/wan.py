@@ -1,6 +1,6 @@
 """Attach camera branches to diffusers' Wan transformer, and take them off again."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -28,10 +28,21 @@ class _CameraRotary(tuple):
 
     operator: CameraOperator
 
-    def __new__(cls, pair: tuple[Tensor, Tensor], operator: CameraOperator) -> "_CameraRotary":
+    def __new__(cls, pair: Iterable[Tensor], operator: CameraOperator | None = None) -> "_CameraRotary":
+        if operator is None:
+            # Code that walks into tuples and builds them anew, to cast what is inside.
+            raise TypeError(
+                "the cameras of a block cannot be cast: bfloat16 cannot hold metric phases. With FSDP2 give the "
+                "blocks MixedPrecisionPolicy(cast_forward_inputs=False)."
+            )
         made = super().__new__(cls, pair)
         made.operator = operator
         return made
+
+    def to(self, device: torch.device | str, *, non_blocking: bool = False) -> "_CameraRotary":
+        """Both on another device; offloading calls this for every argument of a block."""
+        pair = (part.to(device, non_blocking=non_blocking) for part in self)
+        return _CameraRotary(pair, self.operator.to(device))
 
 
 def scheduled_blocks(schedule: Schedule, num_blocks: int) -> tuple[int, ...]:

@@ -259,6 +259,6 @@ def _ray_frames(rays: ViewRays) -> Rotate3:
 
 def _cast(band: Band, dtype: torch.dtype, device: torch.device | str) -> Band:
     def cast(block: Block | None) -> Block | None:
-        return None if block is None else block.map_tensors(lambda tensor: tensor.to(device, dtype))
+        return None if block is None else block.map_tensors(lambda tensor: tensor.to(dtype).to(device))
 
     return replace(band, left=cast(band.left), right=cast(band.right))

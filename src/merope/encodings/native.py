@@ -51,7 +51,7 @@ def _rotation(
         ],
         dim=-1,
     ).flatten(1, 2)[:, None]  # [B, 1, N, M]
-    return Rotate2(phases.cos().to(device, dtype), phases.sin().to(device, dtype))
+    return Rotate2(phases.cos().to(dtype).to(device), phases.sin().to(dtype).to(device))
 
 
 def _frequencies(width: int, base: float) -> Tensor:
