@@ -61,6 +61,14 @@ def test_number_of_worlds_follows_the_steps_within_bounds(steps):
     assert 64 <= config.num_worlds <= 1000
 
 
+@pytest.mark.parametrize("steps", [60, 200, 900])
+def test_short_runs_are_checkpointed_on_the_way_at_log_entries(steps):
+    config = tiny_street(steps=steps)
+    assert config.checkpoint_every < steps / 2
+    assert config.checkpoint_every % config.log_every == 0
+    assert tiny_street(steps=100_000).checkpoint_every == 250
+
+
 def test_training_worlds_are_far_from_held_out_ones():
     clips = tiny_street_clips(tiny_street(steps=100_000))
     assert clips.first_seed + clips.num_worlds < HELD_OUT_SEED

@@ -29,8 +29,8 @@ def train(
         preset: What to train.
         encoding: Camera encoding; native is the same model without camera encoding.
         steps: Training steps; the default reproduces the shipped weights.
-        worlds: Worlds to render, three clips each; the last 16 are kept aside for the held-out loss. Default one for
-            every four steps, 64 to 1000.
+        worlds: Worlds to render, three clips each; the last 16 are kept aside for the held-out loss. By default one
+            world for every three steps, from 64 to 1000.
         output: Folder of the run: state, log.jsonl and the model; default runs/PRESET-ENCODING-STEPS.
         clips: Folder of rendered clips, made if missing; default runs/street-clips-WORLDS.
         workers: Processes that render.

@@ -32,7 +32,7 @@ def tiny_street_spec() -> VideoSpec:
 
 
 def tiny_street(*, encoding: str = "merope", steps: int = 3000) -> TrainConfig:
-    """A Wan transformer of 3.8 M parameters with a camera branch in every block, trained from scratch.
+    """A Wan transformer of 4.3 M parameters with a camera branch in every block, trained from scratch.
 
     Heads have the paper's 128 channels, so the head layout is the paper's own; compression 2 leaves the
     branch one head. ``encoding`` is "merope" or "native"; both have equal parameters, data, seed and steps.
@@ -65,6 +65,8 @@ def tiny_street(*, encoding: str = "merope", steps: int = 3000) -> TrainConfig:
         steps=steps,
         batch_size=8,
         num_worlds=min(1000, max(64, steps // 3)),
+        # A short run is checkpointed several times too, always at a log entry.
+        checkpoint_every=min(250, max(20, steps // 80 * 20)),
         optimizer=OptimizerConfig(
             kind="muon", learning_rate=1.5e-3, beta2=0.98, warmup_steps=100, decay="cosine"
         ),
