@@ -294,7 +294,10 @@ class CameraOperator:
             found.append(tensor)
             return tensor
 
-        self.map_tensors(keep)
+        for band in self.bands:
+            for block in (band.left, band.right):
+                if block is not None:
+                    block.map_tensors(keep)
         return found
 
     def dense(self) -> Float[Tensor, "..."]:
