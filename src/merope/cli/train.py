@@ -1,6 +1,7 @@
 """``merope train``: train a preset, or go on training it."""
 
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -85,6 +86,11 @@ def train(
     trainer.run()
     state = "finished" if trainer.step == config.steps else "stopped; the same command goes on"
     print(f"{state} at step {trainer.step}; the model is in {run / 'model'}")
+    if find_spec("matplotlib") is not None:
+        from merope.evaluation.plots import plot_curves
+
+        plot_curves(run / "curves.png", {config.name: run / "log.jsonl"})
+        print(f"losses are drawn in {run / 'curves.png'}")
 
 
 def _train_estimator(store, codec, config, steps: int | None, output: Path) -> None:  # noqa: ANN001
