@@ -48,6 +48,8 @@ class Trainer:
         self.step = 0
         self.seconds = 0.0
         self._stop = False
+        # Noise level and loss of every clip since the last log entry; part of a checkpoint between two entries.
+        self._since_log: list[tuple[float, float]] = []
 
     def run(self, *, progress: bool = True) -> dict[str, float]:
         """Train to the configured number of steps; returns the last log entry.
@@ -59,7 +61,6 @@ class Trainer:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._stop = False
         entry = self._resume()
-        bins: list[tuple[float, float]] = []
         clock = time.monotonic()
         with (
             self._stopping_on_signals(),
@@ -68,19 +69,19 @@ class Trainer:
             while self.step < self.config.steps and not self._stop:
                 batch = self.source.training(self.step)
                 losses, gradient_norm = self._update(batch)
-                bins.extend(zip(batch.sigma.tolist(), losses.tolist(), strict=True))
+                self._since_log.extend(zip(batch.sigma.tolist(), losses.tolist(), strict=True))
                 self.step += 1
                 self.seconds += time.monotonic() - clock
                 clock = time.monotonic()
                 bar.update()
                 last = self.step == self.config.steps
                 if self.step % self.config.log_every == 0 or last:
-                    entry = self._entry(bins, gradient_norm)
+                    entry = self._entry(self._since_log, gradient_norm)
                     if self.step % self.config.probe_every == 0 or last:
                         entry |= self.probe()
                     self._log(entry)
                     bar.set_postfix(loss=f"{entry['loss']:.4f}")
-                    bins = []
+                    self._since_log = []
                 if self.step % self.config.checkpoint_every == 0 or last or self._stop:
                     self._save(finished=last)
         return entry
@@ -176,6 +177,7 @@ class Trainer:
             "config": json.dumps(self.config.to_dict(), sort_keys=True),
             "parameters": {name: parameter.detach() for name, parameter in self.parameters.items()},
             "average": self.average.values,
+            "since_log": self._since_log,
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
         }
         # The model first: a run killed in between goes on from the older state and writes the model again.
@@ -214,6 +216,7 @@ class Trainer:
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
         self.step, self.seconds = state["step"], state["seconds"]
+        self._since_log = list(state["since_log"])
         # Entries after the checkpoint are written again.
         entries = [entry for entry in _read_log(log) if entry["step"] <= self.step]
         write_text_atomically(log, "".join(json.dumps(entry) + "\n" for entry in entries))
