@@ -5,11 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 import merope
 from merope.adapters.spec import VideoSpec
 from merope.cameras import CameraModel
+from merope.data.video import Frames
 from merope.evaluation.estimators.network import NetworkEstimator
 from merope.evaluation.result import EvaluationResult
 from merope.evaluation.scoring import ClipPair, evaluate_clips
@@ -31,7 +30,7 @@ class StreetClip:
 
     clip_id: str
     poses: Poses
-    truth: np.ndarray
+    truth: Frames
     """True frames [T, H, W, 3] along the command; the first are the prefix."""
     seed: int
     """Seed of the noise."""
@@ -84,9 +83,11 @@ def render_commands(
 
 def generate_clips(
     model: VideoModel, clips: Sequence[StreetClip], *, steps: int, batch: int = 12, progress: bool = True
-) -> list[np.ndarray]:
+) -> list[Frames]:
     """Generated frames of every clip, from its first frames and its command."""
-    videos: list[np.ndarray] = []
+    import numpy as np
+
+    videos: list[Frames] = []
     for first in range(0, len(clips), batch):
         chunk = clips[first : first + batch]
         made = generate(
@@ -101,7 +102,7 @@ def generate_clips(
     return videos
 
 
-def recover(estimator: NetworkEstimator, videos: Sequence[np.ndarray], spec: VideoSpec) -> list[Poses]:
+def recover(estimator: NetworkEstimator, videos: Sequence[Frames], spec: VideoSpec) -> list[Poses]:
     """Trajectories read off the frames; the estimator sees pixels, lens and frame rate only."""
     camera = CameraModel.from_dict(spec.camera)
     return [estimator.estimate(video, camera, fps=spec.fps).poses for video in videos]
