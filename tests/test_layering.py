@@ -14,7 +14,7 @@ SOURCE = REPOSITORY / "src" / "merope"
 
 # From the bottom up. A folder may import itself and the layers below; its neighbours in a layer are strangers.
 LAYERS = (
-    ("errors",),
+    ("errors", "files"),
     ("geometry", "operators"),
     ("cameras", "attention"),
     ("encodings",),

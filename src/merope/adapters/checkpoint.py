@@ -1,7 +1,6 @@
 """Adapter files: the branches' weights as one safetensors file, their configuration in its metadata."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from merope.adapters.wan import CameraAdapter, attach
 from merope.encodings.registry import encoding_from_config, encoding_to_config
 from merope.errors import CheckpointMismatch
+from merope.files import atomic_path
 
 _FORMAT = "merope-adapter-1"
 
@@ -146,11 +146,5 @@ def require_same_tensors(path: str | Path, wanted: dict[str, Tensor], found: dic
 
 def write_safetensors(path: str | Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
     """Write a safetensors file under a temporary name, then rename it."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    with atomic_path(path) as temporary:
         save_file(tensors, str(temporary), metadata=metadata)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -49,8 +49,8 @@ def _held_out(models, estimator, *, kitti, worlds, output, steps) -> None:  # no
     from tqdm import tqdm
 
     from merope.cli import street
-    from merope.data.atomic import write_text_atomically
     from merope.evaluation.report import write_report
+    from merope.files import write_text_atomically
     from merope.recipes.held_out import held_out_commands
 
     spec = models["merope"].spec
@@ -94,8 +94,8 @@ def _metres(models, estimator, *, worlds, output, steps) -> None:  # noqa: ANN00
     from tqdm import tqdm
 
     from merope.cli import street
-    from merope.data.atomic import write_text_atomically
     from merope.evaluation.plots import plot_metres
+    from merope.files import write_text_atomically
     from merope.recipes.held_out import metres_commands
 
     spec = models["merope"].spec

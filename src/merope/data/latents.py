@@ -14,8 +14,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from merope.data.atomic import atomic_path
 from merope.errors import CheckpointMismatch
+from merope.files import atomic_path
 
 _FORMAT = "merope-linear-codec-1"
 

@@ -16,10 +16,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from merope.data import pose_formats
-from merope.data.atomic import atomic_path
 from merope.data.pose_formats import RawPoses
 from merope.data.pose_table import PoseFileError, ReadOptions, read_table, read_text
 from merope.errors import TrajectoryError
+from merope.files import atomic_path
 from merope.geometry.poses import Poses
 
 FormatName = Literal["kitti", "tum", "npy", "npz", "merope"]

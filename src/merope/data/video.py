@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-from merope.data.atomic import atomic_path
 from merope.errors import MeropeError
+from merope.files import atomic_path
 
 # Frame, height, width, colour. Unnamed, since two clips in one call may differ in all three.
 Frames = UInt8[np.ndarray, "_ _ _ 3"]

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from merope.data.atomic import atomic_path
 from merope.errors import MissingDependency
 from merope.evaluation.metrics import (
     Aligned,
@@ -20,6 +19,7 @@ from merope.evaluation.metrics import (
     least_squares_scale,
     rotation_errors_rad,
 )
+from merope.files import atomic_path
 from merope.geometry.poses import Poses
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from merope.data.atomic import atomic_path, write_text_atomically
 from merope.evaluation import plots
 from merope.evaluation.protocol import FLAGS, GAUGE, GENERATED, SPECS, MetricSpec
 from merope.evaluation.report_style import STYLE
 from merope.evaluation.result import EvaluationResult, FrameSet, Summary, format_value
+from merope.files import atomic_path, write_text_atomically
 from merope.geometry.poses import Poses
 
 _ARROWS = {"lower": " ↓", "higher": " ↑", "one": " → 1", "none": ""}

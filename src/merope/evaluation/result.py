@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from merope.data.atomic import write_text_atomically
 from merope.evaluation.bootstrap import Interval, mean_interval, pooled_auc_interval
 from merope.evaluation.pairs import PairCounts
 from merope.evaluation.protocol import AUC_THRESHOLDS_DEG, FLAGS, GAUGE, GENERATED, SPECS, Metric
+from merope.files import write_text_atomically
 
 FrameSet = Literal["all", "generated"]
 _POOLED = {f"auc_{threshold}{suffix}" for threshold in AUC_THRESHOLDS_DEG for suffix in ("", "_oriented")}

@@ -14,9 +14,9 @@ from tqdm import tqdm
 
 from merope.adapters.command import latent_rays
 from merope.adapters.flow import add_noise, predict_velocity, velocity_loss
-from merope.data.atomic import atomic_path, write_text_atomically
 from merope.data.latents import LinearCodec
 from merope.errors import CheckpointMismatch, MeropeError
+from merope.files import atomic_path, write_text_atomically
 from merope.training.batches import Batch, BatchSource
 from merope.training.config import TrainConfig
 from merope.training.street_clips import StreetClips

@@ -12,8 +12,8 @@ import torch
 from tqdm import tqdm
 
 from merope.cameras import CameraModel
-from merope.data.atomic import write_text_atomically
 from merope.errors import CheckpointMismatch
+from merope.files import write_text_atomically
 from merope.geometry.poses import Poses
 from merope.worlds import build_world, render
 from merope.worlds.drives import random_drive

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from merope.adapters import attach, save_adapter
 from merope.adapters.checkpoint import write_safetensors
 from merope.adapters.wan import CameraAdapter
-from merope.data.atomic import write_text_atomically
 from merope.data.latents import LinearCodec
 from merope.encodings import encoding_from_config
+from merope.files import write_text_atomically
 from merope.training.config import OptimizerConfig, TrainConfig
 
 

@@ -11,10 +11,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from merope.cameras import CameraModel
-from merope.data.atomic import atomic_path
 from merope.errors import CheckpointMismatch
 from merope.evaluation.estimators.base import Recovered, RecoveryFailed
 from merope.evaluation.estimators.motion_network import MotionNetwork, integrate_motion
+from merope.files import atomic_path
 from merope.geometry.poses import Poses
 from merope.geometry.rotations import project_to_so3
 

@@ -17,6 +17,10 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     temporary = target.with_name(f".{target.stem}.{os.getpid()}.tmp{target.suffix}")
     try:
         yield temporary
+        # Some writers (safetensors) leave files that only their owner can read; a new file has the usual mode.
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
