@@ -20,7 +20,6 @@ LAYERS = (
     ("encodings",),
     ("adapters", "data", "worlds"),
     ("training", "generation", "evaluation"),
-    ("studio",),
     ("recipes",),
     ("cli",),
 )
@@ -34,23 +33,11 @@ STRANGERS = {
 }
 
 # Each optional package has one folder that may import it, and only inside a function: importing merope
-# must work without it. The kernels are the exception, since their decorators run at import.
-OPTIONAL_HOMES = {
-    "triton": "attention",
-    "matplotlib": "evaluation",
-    "pycolmap": "evaluation",
-    "torchmetrics": "evaluation",
-    "transformers": "adapters",
-    "ftfy": "adapters",
-    "viser": "studio",
-    "shapely": "data",
-    "sklearn": "data",
-    "pyarrow": "data",
-}
-IMPORTED_AT_THE_TOP = {"triton": {"attention/fused.py"}}
+# must work without it.
+OPTIONAL_HOMES = {"matplotlib": "evaluation", "pycolmap": "evaluation"}
 
 # Test tools, and packages that do not import beside the CPU build of torch.
-NEVER = {"roma", "evo", "hypothesis", "pytest", "beartype", "torchvision", "torchcodec", "nuscenes"}
+NEVER = {"roma", "evo", "scipy", "hypothesis", "pytest", "beartype", "torchvision", "torchcodec", "nuscenes"}
 
 HEAVY = {"torch", "numpy", "scipy", "diffusers", "accelerate", "numba", "av", "PIL", "matplotlib"}
 
@@ -153,10 +140,10 @@ def test_optional_packages_have_one_home(relative):
     for package in everywhere & OPTIONAL_HOMES.keys():
         home = OPTIONAL_HOMES[package]
         assert folder_of(relative) == home, f"{relative} imports {package}, whose home is {home}/"
-    for package in at_the_top & OPTIONAL_HOMES.keys():
-        assert relative in IMPORTED_AT_THE_TOP.get(package, ()), (
-            f"{relative} imports the optional package {package} at its top; move the import into the function"
-        )
+    hasty = at_the_top & OPTIONAL_HOMES.keys()
+    assert not hasty, (
+        f"{relative} imports the optional package {hasty} at its top; move the import into the function"
+    )
 
 
 @pytest.mark.parametrize("relative", [name for name in NAMES if folder_of(name) in ("cli", "errors", "")])

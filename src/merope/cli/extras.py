@@ -3,8 +3,4 @@
 EXTRA_OF = {
     "matplotlib": "plot",
     "pycolmap": "eval",
-    "transformers": "text",
-    "ftfy": "text",
-    "sentencepiece": "text",
-    "triton": "triton",
 }

@@ -8,7 +8,7 @@ from json import dumps
 import merope
 from merope.cli.extras import EXTRA_OF
 
-CORE = ("torch", "numpy", "diffusers", "accelerate", "safetensors", "scipy", "numba", "av", "pillow", "tyro")
+CORE = ("torch", "numpy", "diffusers", "accelerate", "safetensors", "numba", "av", "pillow", "tyro")
 
 
 def versions() -> dict[str, str | None]:
