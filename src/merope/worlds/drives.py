@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from merope.geometry.poses import Poses
+from merope.worlds.seeds import seeded
 from merope.worlds.vehicle import (
     MIN_RADIUS,
     ROUTE_STEP,
@@ -162,7 +163,7 @@ def drive(
             "num_frames, fps and camera_height must be positive; "
             f"got {num_frames}, {fps} and {camera_height}. A driving clip has, say, 17 frames at 10 fps."
         )
-    rng = np.random.default_rng([int(seed), DRIVES.index(kind), 0xD21])
+    rng = seeded(seed, DRIVES.index(kind), 0xD21)
     plan = _PLANS[kind](rng)
     duration = (num_frames - 1) / fps
     lead = int(_LEAD / ROUTE_STEP)
@@ -194,7 +195,7 @@ def random_drive(seed: int, num_frames: int, fps: float, *, camera_height: float
     Raises:
         ValueError: as `drive`.
     """
-    rng = np.random.default_rng([int(seed), 0xD22])
+    rng = seeded(seed, 0xD22)
     kind = str(rng.choice(list(_WEIGHTS), p=list(_WEIGHTS.values())))
     strength = float(rng.uniform(0.2, 1.5))
     return drive(

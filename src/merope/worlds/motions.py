@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from merope.geometry.poses import Poses
+from merope.worlds.seeds import seeded
 from merope.worlds.vehicle import look
 
 Motion = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -89,14 +90,14 @@ def free_motion(kind: str, *, seed: int, num_frames: int, fps: float, camera_hei
     degrees of freedom. All but the last ease in and out. Side and size come from ``seed``.
 
     Raises:
-        ValueError: if the kind is unknown, a number is not positive, or the camera would come within 0.5 m of
-            the ground.
+        ValueError: if the kind is unknown, a number is not positive, the seed is negative, or the camera would come
+            within 0.5 m of the ground.
     """
     if kind not in _MOTIONS:
         raise ValueError(f"kind must be one of {', '.join(MOTIONS)}; got {kind!r}.")
     if num_frames < 1 or not fps > 0.0:
         raise ValueError(f"num_frames and fps must be positive; got {num_frames} and {fps}.")
-    rng = np.random.default_rng([int(seed), MOTIONS.index(kind), 0xF4EE])
+    rng = seeded(seed, MOTIONS.index(kind), 0xF4EE)
     share = np.linspace(0.0, 1.0, num_frames) if num_frames > 1 else np.zeros(1)
     phase = share * share * (3.0 - 2.0 * share) if kind != "handheld" else share
     shift, yaw, pitch, roll = _MOTIONS[kind](rng, phase)

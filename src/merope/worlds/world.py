@@ -12,6 +12,7 @@ from merope.worlds.layout import Grid, Ground, Light, Solids
 from merope.worlds.palette import Palette, draw_light, draw_palette
 from merope.worlds.plan import rectangle_gaps
 from merope.worlds.props import Prop
+from merope.worlds.seeds import seeded
 from merope.worlds.street import CELL, CenterLine, follow, resample_plan, street_raster
 
 # Metres between any obstacle and the path of any camera, in plan.
@@ -46,6 +47,7 @@ def build_world(seed: int, *, paths: Sequence[Poses] = ()) -> World:
 
     Raises:
         TypeError: if ``paths`` is a single `Poses`.
+        ValueError: if ``seed`` is negative.
         TrajectoryError: if a path is not in metres, a camera is less than 0.5 m above the ground, or the paths
             together cover more than about 3 km x 3 km.
     """
@@ -53,7 +55,7 @@ def build_world(seed: int, *, paths: Sequence[Poses] = ()) -> World:
         raise TypeError("paths must be a sequence of Poses; got one Poses. Pass paths=[poses].")
     for index, path in enumerate(paths):
         _check_path(path, f"paths[{index}]")
-    rng = np.random.default_rng([int(seed), 0x5733])
+    rng = seeded(seed, 0x5733)
     palette, light = draw_palette(rng), draw_light(rng)
     plans = [path.center_world[:, :2].numpy() for path in paths]
     main = plans[0] if plans else np.array([[0.0, 0.0], [30.0, 0.0]])
