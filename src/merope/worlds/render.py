@@ -48,9 +48,8 @@ def render(
             f"camera must have no view axis or one of {num_views} views to match poses; got {list(views)}. "
             "Take the camera of one view, or render views in groups."
         )
-    centers = poses.center_world.numpy()
     _check_cameras(world, poses)
-    rotations = poses.R_world_cam.numpy()
+    R_world_cam, center_world = poses.R_world_cam.numpy(), poses.center_world.numpy()
     rays = _Rays(camera, samples)
     height, width = camera.height, camera.width
     rgb = np.empty((num_views, height, width, 3), dtype=np.uint8)
@@ -63,8 +62,8 @@ def render(
             world.grid,
             world.ground,
             world.light,
-            np.ascontiguousarray(rotations[index]),
-            np.ascontiguousarray(centers[index]),
+            np.ascontiguousarray(R_world_cam[index]),
+            np.ascontiguousarray(center_world[index]),
             *view,
             rgb[index],
             depth[index],
@@ -77,32 +76,33 @@ class _Rays:
     """Sub-pixel rays of a lens, as the compiled loop reads them."""
 
     def __init__(self, camera: CameraModel, samples: int) -> None:
-        centers = camera.pixel_centers().to(torch.float64)
+        pixels = camera.pixel_centers().to(torch.float64)
         shifts = (torch.arange(samples, dtype=torch.float64) + 0.5) / samples - 0.5
-        self.center_dirs, self.center_valid = self._unproject(camera, centers)
+        self.center_dirs_cam, self.center_valid = self._unproject(camera, pixels)
         pieces = [
-            self._unproject(camera, centers + torch.stack([across, down]))
+            self._unproject(camera, pixels + torch.stack([across, down]))
             for down in shifts
             for across in shifts
         ]
-        self.dirs = np.stack([dirs for dirs, _ in pieces], axis=1)
+        self.dirs_cam = np.stack([dirs_cam for dirs_cam, _ in pieces], axis=1)
         self.valid = np.stack([valid for _, valid in pieces], axis=1)
-        self.angles = self._sample_angles(camera, centers, samples)
+        self.angles = self._sample_angles(camera, pixels, samples)
 
     @staticmethod
     def _unproject(camera: CameraModel, pixels: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
         """Directions [views, H, W, 3] and validity [views, H, W]; one view where the lens is shared."""
-        dirs, valid = camera.unproject(pixels.expand(*camera.view_shape, *pixels.shape))
-        return dirs.reshape(-1, *pixels.shape[:-1], 3).numpy(), valid.reshape(-1, *pixels.shape[:-1]).numpy()
+        dirs_cam, valid = camera.unproject(pixels.expand(*camera.view_shape, *pixels.shape))
+        shape = pixels.shape[:-1]
+        return dirs_cam.reshape(-1, *shape, 3).numpy(), valid.reshape(-1, *shape).numpy()
 
-    def _sample_angles(self, camera: CameraModel, centers: torch.Tensor, samples: int) -> np.ndarray:
+    def _sample_angles(self, camera: CameraModel, pixels: torch.Tensor, samples: int) -> np.ndarray:
         """Width in radians [views, H, W] of one of the samples of each pixel: the larger of across and down."""
         angles = np.zeros(self.center_valid.shape)
         for axis in range(2):
             shift = torch.zeros(2, dtype=torch.float64)
             shift[axis] = 0.25
-            before, before_valid = self._unproject(camera, centers - shift)
-            after, after_valid = self._unproject(camera, centers + shift)
+            before, before_valid = self._unproject(camera, pixels - shift)
+            after, after_valid = self._unproject(camera, pixels + shift)
             chord = 2.0 * np.linalg.norm(after - before, axis=-1)
             angles = np.maximum(angles, np.where(before_valid & after_valid, chord, 0.0))
         seen = angles[angles > 0.0]
@@ -111,11 +111,11 @@ class _Rays:
 
     def view(self, index: int) -> tuple[np.ndarray, ...]:
         """Directions, validity, centre directions, centre validity and angles of one view."""
-        index = index if len(self.dirs) > 1 else 0
+        index = index if len(self.dirs_cam) > 1 else 0
         return (
-            np.ascontiguousarray(self.dirs[index]),
+            np.ascontiguousarray(self.dirs_cam[index]),
             np.ascontiguousarray(self.valid[index]),
-            np.ascontiguousarray(self.center_dirs[index]),
+            np.ascontiguousarray(self.center_dirs_cam[index]),
             np.ascontiguousarray(self.center_valid[index]),
             np.ascontiguousarray(self.angles[index]),
         )
@@ -124,17 +124,18 @@ class _Rays:
 def _check_cameras(world: World, poses: Poses) -> None:
     if poses.unit != "m":
         raise TrajectoryError(f"poses must be in metres to be rendered; their unit is {poses.unit!r}.")
-    centers = poses.center_world.numpy()
+    center_world = poses.center_world.numpy()
     geometry = world.solids.geometry
-    delta = centers[:, None, :2] - geometry[None, :, :2]
+    delta = center_world[:, None, :2] - geometry[None, :, :2]
     cos, sin = geometry[:, 4], geometry[:, 5]
     u = np.abs(cos * delta[..., 0] + sin * delta[..., 1]) < geometry[:, 6]
     v = np.abs(cos * delta[..., 1] - sin * delta[..., 0]) < geometry[:, 7]
-    tall = (centers[:, None, 2] > geometry[:, 2]) & (centers[:, None, 2] < geometry[:, 3])
-    bad = (u & v & tall).any(axis=1) | (centers[:, 2] <= 0.0)
+    height = center_world[:, None, 2]
+    tall = (height > geometry[:, 2]) & (height < geometry[:, 3])
+    bad = (u & v & tall).any(axis=1) | (center_world[:, 2] <= 0.0)
     if bad.any():
         index = int(bad.argmax())
         raise TrajectoryError(
-            f"poses[{index}] is inside an object or below the ground, at {centers[index].round(2).tolist()}. "
+            f"poses[{index}] is inside an object or below the ground, at {center_world[index].round(2).tolist()}. "
             "Name this trajectory among the paths of build_world; it then stays clear."
         )

@@ -52,11 +52,11 @@ def turn_variant(
         raise TrajectoryError(
             f"poses must be in metres; their unit is {poses.unit!r}. Scale them with Poses.scaled."
         )
-    rotation, center = poses.R_world_cam.numpy(), poses.center_world.numpy()
-    heading = _level_headings(rotation)
-    forward = np.stack([np.cos(heading), np.sin(heading), np.zeros_like(heading)], axis=1)
-    axle = center - axle_to_camera * forward
-    steps = np.diff(axle[start:], axis=0)
+    R_world_cam, center_world = poses.R_world_cam.numpy(), poses.center_world.numpy()
+    heading = _level_headings(R_world_cam)
+    forward_world = np.stack([np.cos(heading), np.sin(heading), np.zeros_like(heading)], axis=1)
+    axle_world = center_world - axle_to_camera * forward_world
+    steps = np.diff(axle_world[start:], axis=0)
     lengths = np.linalg.norm(steps[:, :2], axis=1)
     seconds = (
         np.diff(poses.times.numpy()[start:]) if poses.times is not None else np.full(len(steps), 1.0 / fps)
@@ -72,22 +72,24 @@ def turn_variant(
     yaw = np.concatenate([[0.0], np.cumsum(extra * lengths)])
 
     turned = _rotate_z(0.5 * (yaw[1:] + yaw[:-1]), steps)
-    new_axle = axle[start] + np.concatenate([np.zeros((1, 3)), np.cumsum(turned, axis=0)])
-    new_center, new_rotation = center.copy(), rotation.copy()
-    new_center[start + 1 :] = (new_axle + axle_to_camera * _rotate_z(yaw, forward[start:]))[1:]
+    new_axle_world = axle_world[start] + np.concatenate([np.zeros((1, 3)), np.cumsum(turned, axis=0)])
+    new_center_world, new_R_world_cam = center_world.copy(), R_world_cam.copy()
+    new_center_world[start + 1 :] = (new_axle_world + axle_to_camera * _rotate_z(yaw, forward_world[start:]))[
+        1:
+    ]
     for column in range(3):
-        new_rotation[start + 1 :, :, column] = _rotate_z(yaw, rotation[start:, :, column])[1:]
+        new_R_world_cam[start + 1 :, :, column] = _rotate_z(yaw, R_world_cam[start:, :, column])[1:]
     return Poses(
-        R_world_cam=torch.from_numpy(new_rotation),
-        center_world=torch.from_numpy(new_center),
+        R_world_cam=torch.from_numpy(new_R_world_cam),
+        center_world=torch.from_numpy(new_center_world),
         times=poses.times,
         unit=poses.unit,
     )
 
 
-def _level_headings(rotation: np.ndarray) -> np.ndarray:
+def _level_headings(R_world_cam: np.ndarray) -> np.ndarray:
     """Yaw of every camera's forward axis in plan."""
-    return np.arctan2(rotation[:, 1, 2], rotation[:, 0, 2])
+    return np.arctan2(R_world_cam[:, 1, 2], R_world_cam[:, 0, 2])
 
 
 def _bound(lengths: np.ndarray, seconds: np.ndarray) -> np.ndarray:
