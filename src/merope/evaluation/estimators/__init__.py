@@ -1,0 +1,33 @@
+"""Pose estimators: frames and a lens in, a trajectory out (`merope.evaluation.PoseEstimator`).
+
+``ColmapEstimator`` recovers any textured clip up to scale, ``NetworkEstimator`` small street clips in metres, and
+``PoseFileEstimator`` hands back what another program recovered. Names are imported when first used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from merope.evaluation.estimators.colmap import ColmapEstimator
+    from merope.evaluation.estimators.files import PoseFileEstimator
+    from merope.evaluation.estimators.network import NetworkEstimator
+
+_HOMES = {
+    "ColmapEstimator": "merope.evaluation.estimators.colmap",
+    "NetworkEstimator": "merope.evaluation.estimators.network",
+    "PoseFileEstimator": "merope.evaluation.estimators.files",
+}
+
+__all__ = ["ColmapEstimator", "NetworkEstimator", "PoseFileEstimator"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it offers {', '.join(__all__)}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -55,7 +55,8 @@ class NetworkEstimator:
         if camera.to_dict() != trained.to_dict() or abs(fps - self.fps) > 1e-6:
             raise RecoveryFailed(
                 f"the motion network reads {trained.width} x {trained.height} frames of its own lens at {self.fps:g} Hz; "
-                f"these are {camera.width} x {camera.height} at {fps:g} Hz. Use the 'colmap' estimator for other clips."
+                f"these are {camera.width} x {camera.height} at {fps:g} Hz. For other clips use "
+                "merope.evaluation.estimators.ColmapEstimator."
             )
         if len(frames) < 2:
             raise RecoveryFailed("one frame holds no motion; give at least two.")
@@ -83,7 +84,7 @@ class NetworkEstimator:
         """Read what `save` wrote.
 
         Raises:
-            CheckpointMismatch: if the file is something else.
+            CheckpointMismatch: if the file is something else, or lacks part of what `save` writes.
         """
         try:
             with safe_open(str(path), framework="pt") as file:
@@ -96,12 +97,20 @@ class NetworkEstimator:
                 tensors = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
         except SafetensorError as error:
             raise CheckpointMismatch(f"{path} is damaged or no motion network: {error}.") from error
-        config = json.loads(metadata["config"])
-        network = MotionNetwork(height=config["height"], width=config["width"])
+        try:
+            config = json.loads(metadata["config"])
+            camera, fps, summary = config["camera"], float(config["fps"]), config["summary"]
+            network = MotionNetwork(height=config["height"], width=config["width"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointMismatch(
+                f"{path} does not say what its motion network was trained for: its metadata must hold 'config', JSON "
+                f"with camera, fps, height, width and summary ({type(error).__name__}: {error}). "
+                "Write it with NetworkEstimator.save."
+            ) from error
         try:
             network.load_state_dict(tensors)
         except RuntimeError as error:
             raise CheckpointMismatch(
                 f"{path} is of another version of the motion network: {error}"
             ) from error
-        return cls(network, camera=config["camera"], fps=config["fps"], summary=config["summary"])
+        return cls(network, camera=camera, fps=fps, summary=summary)
