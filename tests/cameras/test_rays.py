@@ -71,7 +71,10 @@ def test_gradients_reach_poses_through_the_mending():
     ("change", "message"),
     [
         (lambda T: T.mT, r"end in the row \[0, 0, 0, 1\].*transposed: pass T.mT"),
-        (lambda T: T * torch.tensor([1.0, 1, -1, 1]), r"right-handed rotations"),
+        (
+            lambda T: torch.cat([T[:1], T[1:] * torch.tensor([1.0, 1, -1, 1])]),
+            r"right-handed rotations; the one of batch 1, view 0 has determinant -1.*ReadOptions\(mirror=\)",
+        ),
         (lambda T: T * torch.tensor([2.0, 2, 2, 1]), r"R\^T R is off by 3"),
         (lambda T: T / 0, r"T_world_cam must be finite"),
     ],

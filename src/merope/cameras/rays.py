@@ -93,6 +93,10 @@ class ViewRays:
         ``grid`` is (rows, columns) of each view's tokens in row-major order; without it the tokens lie in
         one row. ``time`` is the native temporal coordinate, [view] or [batch, view]; without it views
         count 0, 1, 2, ....
+
+        Raises:
+            ValueError: if shapes disagree, a value is not finite, or a matrix is transposed, left-handed, or
+                further than 1e-4 from a rotation.
         """
         matrices = torch.as_tensor(T_world_cam)
         dirs = torch.as_tensor(dirs_cam)
@@ -115,10 +119,18 @@ class ViewRays:
         rotations = matrices[..., :3, :3]
         identity = torch.eye(3, dtype=torch.float64)
         error = (rotations.mT @ rotations - identity).abs().max()
-        if error > 1e-4 or (torch.det(rotations) < 0).any():
+        if error > 1e-4:
             raise ValueError(
-                f"T_world_cam must hold right-handed rotations; R^T R is off by {float(error):.3g}. "
+                f"T_world_cam must hold rotations; R^T R is off by {float(error):.3g} where 1e-4 is allowed. "
                 "Read pose files with merope.data.read_poses, which projects and diagnoses."
+            )
+        left_handed = torch.det(rotations) < 0
+        if left_handed.any():
+            clip, view = left_handed.nonzero()[0].tolist()
+            raise ValueError(
+                f"T_world_cam must hold right-handed rotations; the one of batch {clip}, view {view} has determinant -1: "
+                "its world or its camera is left-handed, not both. Convert the axes of both together; for a file "
+                "whose world is left-handed, merope.data.read_poses does that with ReadOptions(mirror=)."
             )
         if error > 1e-14:
             # Two Newton steps towards the nearest rotation leave 1e-16 of 1e-4. Unlike an SVD they have a
