@@ -8,7 +8,8 @@ import torch
 from merope.errors import TrajectoryError
 from merope.geometry.poses import Poses
 
-# evo's default, half a frame at 25 Hz.
+# Seconds: half a frame at 25 Hz, so a frame between two poses of a tracker of 25 Hz or more still finds one. evo's
+# default is 0.01, which needs a tracker of 50 Hz for that.
 MAX_TIME_DIFFERENCE = 0.02
 
 

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from merope.geometry.poses import Poses
+from merope.geometry.rotations import angle_from_identity
 
 AngleMethod = Literal["atan2", "acos"]
 # Eq. 38
@@ -30,25 +31,19 @@ def geodesic_angle(
     ``acos`` is the paper's formula, which has a floor near 1e-8 rad. Near 180 degrees the antisymmetric part
     vanishes and the angle comes from the trace's side of ``atan2``, which is exact there too.
     """
-    R_delta = R_a.transpose(-1, -2) @ R_b
-    return _angle_of(R_delta, method=method)
+    return angle_of(R_a.mT @ R_b, method=method)
 
 
-def _angle_of(R_delta: Tensor, *, method: AngleMethod) -> Tensor:
-    cosine = (R_delta.diagonal(dim1=-2, dim2=-1).sum(-1) - 1) / 2
+def angle_of(
+    R_delta: Float[Tensor, "*batch 3 3"], *, method: AngleMethod = "atan2"
+) -> Float[Tensor, "*batch"]:
+    """`geodesic_angle` from the product R_a^T R_b, for callers that have it."""
     if method == "acos":
+        cosine = (R_delta.diagonal(dim1=-2, dim2=-1).sum(-1) - 1) / 2
         return torch.acos(cosine.clamp(-1, 1))
     if method != "atan2":
         raise ValueError(f"method must be 'atan2' or 'acos', got {method!r}.")
-    vee = torch.stack(
-        [
-            R_delta[..., 2, 1] - R_delta[..., 1, 2],
-            R_delta[..., 0, 2] - R_delta[..., 2, 0],
-            R_delta[..., 1, 0] - R_delta[..., 0, 1],
-        ],
-        dim=-1,
-    )
-    return torch.atan2(vee.norm(dim=-1) / 2, cosine)
+    return angle_from_identity(R_delta)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from merope.evaluation.metrics import Aligned, AngleMethod, _angle_of, moving
+from merope.evaluation.metrics import Aligned, AngleMethod, angle_of, moving
 
 # The error of a pair whose commanded or recovered translation vanishes: no threshold reaches it.
 SENTINEL_DEG = 1e6
@@ -96,7 +96,7 @@ def _block_errors(
     # angle of every pair comes from one product of per-frame matrices.
     D = aligned.R_hat_rel @ aligned.R_rel.transpose(-1, -2)
     R_delta = torch.einsum("iba,jbc->ijac", D[rows], D[first_column:])
-    rotation = torch.rad2deg(_angle_of(R_delta, method=method))
+    rotation = torch.rad2deg(angle_of(R_delta, method=method))
     # Translations of T_i^{-1} T_j, in camera i's own frame.
     step = aligned.center_rel[None, first_column:] - aligned.center_rel[rows, None]
     step_hat = aligned.center_hat_rel[None, first_column:] - aligned.center_hat_rel[rows, None]

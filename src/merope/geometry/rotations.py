@@ -80,16 +80,20 @@ def rotation_angle(
 
     The arccos of Eq. 36 cannot tell angles below 1e-8 rad in float64 (0.02 degrees in float32) from zero.
     """
-    relative = R_a.mT @ R_b
+    return angle_from_identity(R_a.mT @ R_b)
+
+
+def angle_from_identity(rotations: Float[Tensor, "*batch 3 3"]) -> Float[Tensor, "*batch"]:
+    """Angle in radians by which each rotation turns, exact near 0 and near 180 degrees."""
     vee = torch.stack(
         [
-            relative[..., 2, 1] - relative[..., 1, 2],
-            relative[..., 0, 2] - relative[..., 2, 0],
-            relative[..., 1, 0] - relative[..., 0, 1],
+            rotations[..., 2, 1] - rotations[..., 1, 2],
+            rotations[..., 0, 2] - rotations[..., 2, 0],
+            rotations[..., 1, 0] - rotations[..., 0, 1],
         ],
         dim=-1,
     )
-    trace = relative.diagonal(dim1=-2, dim2=-1).sum(-1)
+    trace = rotations.diagonal(dim1=-2, dim2=-1).sum(-1)
     return torch.atan2(vee.norm(dim=-1), trace - 1)
 
 
