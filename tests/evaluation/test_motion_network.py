@@ -27,7 +27,7 @@ from merope.geometry.rotations import matrix_to_rotvec
 from tests.support.tiny_run import tiny_clips, tiny_codec, tiny_spec
 
 CONFIG = MotionTrainConfig(
-    steps=6, batch_size=2, num_frames=13, latest_start=3, num_validation=3, checkpoint_every=2
+    steps=5, batch_size=2, num_frames=13, latest_start=3, num_validation=3, checkpoint_every=2
 )
 
 
@@ -266,13 +266,8 @@ def run(folder, config=CONFIG):
 
 def test_interrupted_training_ends_with_the_same_bits(tmp_path, monkeypatch):
     whole = run(tmp_path / "whole").state_dict()
-    assert [
-        json.loads(line)["step"] for line in (tmp_path / "whole" / "log.jsonl").read_text().splitlines()
-    ] == [
-        2,
-        4,
-        6,
-    ]
+    log = (tmp_path / "whole" / "log.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in log] == [2, 4, 5]
     clips, window, asked = tiny_clips(), tiny_clips().window, []
 
     def dying(*args, **named):
@@ -293,6 +288,7 @@ def test_interrupted_training_ends_with_the_same_bits(tmp_path, monkeypatch):
     with pytest.raises(CheckpointMismatch, match="another configuration"):
         run(tmp_path / "broken", MotionTrainConfig(steps=9, batch_size=2, num_frames=13, num_validation=3))
     assert run(tmp_path / "broken").training is False
+    assert (tmp_path / "broken" / "log.jsonl").read_text().count("\n") == 3
 
 
 def test_training_needs_clips_beyond_those_for_validation(tmp_path):

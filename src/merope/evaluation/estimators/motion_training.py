@@ -12,10 +12,10 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d, interpolate, smooth_l1_loss
 from tqdm import tqdm
 
-from merope.data.atomic import atomic_path, write_text_atomically
 from merope.data.latents import LatentCodec, video_from_frames
 from merope.errors import CheckpointMismatch
 from merope.evaluation.estimators.motion_network import STEP_SCALE, MotionNetwork, integrate_motion
+from merope.files import atomic_path, write_text_atomically
 from merope.geometry.rotations import matrix_to_rotvec
 
 
@@ -91,9 +91,8 @@ def train_motion_network(
     log_path = folder / "log.jsonl"
     lines = log_path.read_text().splitlines() if log_path.exists() else []
     # A run killed after its log entry and before its checkpoint writes the entry again.
-    write_text_atomically(
-        log_path, "".join(f"{line}\n" for line in lines[: first // config.checkpoint_every])
-    )
+    kept = [line for line in lines if json.loads(line)["step"] <= first]
+    write_text_atomically(log_path, "".join(f"{line}\n" for line in kept))
     write_text_atomically(folder / "config.json", json.dumps(asdict(config), indent=1))
     clock = time.monotonic()
     for step in tqdm(
