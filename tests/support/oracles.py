@@ -23,6 +23,8 @@ class Oracle(nn.Module):
         self.truth, self.noise, self.spec = truth, noise, spec
         self.config = SimpleNamespace(text_dim=8)
         self.asked: list[tuple[Tensor, Tensor]] = []
+        # Sampling asks a network's parameters where it lives.
+        self.place = nn.Parameter(torch.zeros(()))
 
     def forward(self, *, hidden_states, timestep, encoder_hidden_states, return_dict):
         self.asked.append((hidden_states.clone(), timestep.clone()))
