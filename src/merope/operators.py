@@ -229,6 +229,8 @@ class CameraOperator:
     num_keys: int
     acts_on: frozenset[str] = frozenset("qkvo")
     """Which of q, k, v and o are transformed."""
+    key_valid: Tensor | None = None
+    """[B, N_key] boolean, False for keys that no query may attend to (tokens without a ray); None is all True."""
 
     def __post_init__(self) -> None:
         if self.num_queries % self.num_query_cameras:
@@ -237,6 +239,13 @@ class CameraOperator:
             )
         if not self.acts_on <= frozenset("qkvo"):
             raise ValueError(f"acts_on must be a subset of q, k, v, o; got {sorted(self.acts_on)}.")
+        if self.key_valid is not None and (
+            self.key_valid.dtype != torch.bool or tuple(self.key_valid.shape) != (self.batch, self.num_keys)
+        ):
+            raise ValueError(
+                f"key_valid must be boolean with shape {[self.batch, self.num_keys]}; got {self.key_valid.dtype} "
+                f"{list(self.key_valid.shape)}."
+            )
         for band in self.bands:
             self._check_band(band)
 
@@ -275,10 +284,11 @@ class CameraOperator:
 
     def to(self, device: torch.device | str) -> Self:
         """The operator on another device. Never casts: bfloat16 cannot hold metric phases."""
-        return self.map_tensors(lambda tensor: tensor.to(device))
+        moved = self.map_tensors(lambda tensor: tensor.to(device))
+        return moved if self.key_valid is None else replace(moved, key_valid=self.key_valid.to(device))
 
     def map_tensors(self, function: TensorMap) -> Self:
-        """The operator with every tensor replaced by ``function(tensor)``."""
+        """The operator with every factor replaced by ``function(tensor)``; ``key_valid`` stays."""
 
         def mapped(block: Block | None) -> Block | None:
             return None if block is None else block.map_tensors(function)
@@ -287,7 +297,7 @@ class CameraOperator:
         return replace(self, bands=bands)
 
     def tensors(self) -> list[Tensor]:
-        """Every tensor of the operator."""
+        """Every factor of the operator."""
         found: list[Tensor] = []
 
         def keep(tensor: Tensor) -> Tensor:

@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from merope.attention import available_backends, camera_attention, why_not
+from merope.encodings import MeRoPE
+from tests.support import scenes
 from tests.support.fresh_python import run_python
 from tests.support.operators import BATCH, KEYS, random_operator
 
@@ -111,3 +113,17 @@ def test_the_reference_declines_what_would_fill_the_memory():
 
     huge = dataclasses.replace(operator, bands=operator.bands[:1], num_queries=120_000, num_keys=100_000)
     assert "it would hold every U_ab" in why_not("reference", query, huge)
+
+
+def test_keys_without_a_ray_have_no_influence():
+    rays = scenes.fisheye_200deg()
+    assert not bool(rays.valid.all()), "the scene must hold tokens outside the image circle"
+    operator = MeRoPE(head_dim=64).operator(rays, dtype=torch.float64)
+    query, key, value = torch.randn(3, 2, 1, rays.num_tokens, 64, dtype=torch.float64)
+    lost = ~rays.valid.flatten(1)[:, None, :, None].expand_as(key)
+    other_key, other_value = key.clone(), value.clone()
+    other_key[lost], other_value[lost] = float("nan"), 7.0
+    for backend in ("reference", "chunked"):
+        one = camera_attention(query, key, value, operator, backend=backend)
+        other = camera_attention(query, other_key, other_value, operator, backend=backend)
+        assert torch.equal(one, other)

@@ -47,6 +47,7 @@ def adapter_config(adapter: CameraAdapter) -> dict[str, Any]:
         "compression": adapter.compression,
         "blocks": list(adapter.blocks),
         "pose_policy": adapter.pose_policy,
+        "qk_norm": "none",
         "base": {
             "num_layers": base.num_layers,
             "num_attention_heads": base.num_attention_heads,

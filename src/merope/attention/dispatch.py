@@ -5,6 +5,7 @@ from typing import Literal
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.nn.functional import pad
 
 from merope.attention.chunked import chunked_attention
 from merope.attention.reference import reference_attention
@@ -51,7 +52,8 @@ def camera_attention(
     ``extra_tokens`` queries and keys have no camera: their own transform is the identity, so an extra
     query meets every key with U = I, and a camera's query meets an extra key through its own left map
     alone. ``key_mask`` is True where a key may be attended to; a row whose keys are all masked gives
-    exactly zero, with zero gradients, and what stands in a masked key has no influence.
+    exactly zero, with zero gradients, and what stands in a masked key has no influence. Keys that the
+    operator marks invalid (tokens outside a lens's image) are masked too.
 
     Transforms run in the operator's precision whatever the dtype of q, k, v and under autocast; only the
     transformed features are cast. ``memory_budget`` (bytes) bounds the keys and values that are transformed at
@@ -61,6 +63,7 @@ def camera_attention(
         ValueError: if shapes do not fit the operator, or the backend cannot serve the call.
     """
     _check(query, key, value, operator, extra_tokens, key_mask)
+    key_mask = _with_valid_keys(key_mask, operator, extra_tokens)
     if backend == "auto":
         backend = "chunked"
     reason = why_not(backend, query, operator)
@@ -77,6 +80,13 @@ def camera_attention(
     return chunked_attention(
         query, key, value, operator, extra_tokens=extra_tokens, key_mask=key_mask, memory_budget=memory_budget
     )
+
+
+def _with_valid_keys(key_mask: Tensor | None, operator: CameraOperator, extra_tokens: int) -> Tensor | None:
+    if operator.key_valid is None:
+        return key_mask
+    valid = pad(operator.key_valid, (0, extra_tokens), value=True)
+    return valid if key_mask is None else key_mask & valid
 
 
 def _check(

@@ -1,9 +1,14 @@
 """``merope demo``: a commanded drive in, a video that follows it out, scored."""
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING
 
-Format = Literal["kitti", "tum", "npy", "npz", "merope"]
+from merope.cli.extras import require
+from merope.cli.pose_options import Format, Unit
+
+if TYPE_CHECKING:
+    from merope.adapters.spec import VideoSpec
+    from merope.geometry.poses import Poses
 
 
 def demo(
@@ -12,6 +17,8 @@ def demo(
     format: Format = "kitti",
     start: int = 0,
     trajectory_fps: float = 10.0,
+    times: Path | None = None,
+    unit: Unit | None = None,
     scale: float = 1.0,
     output: Path = Path("out/demo"),
     seed: int = 11,
@@ -29,34 +36,48 @@ def demo(
         format: Format of that file: kitti, tum, npy, npz or merope.
         start: First pose of the window.
         trajectory_fps: Poses per second where the file has no times (KITTI: 10).
+        times: File with the time of each pose in seconds, one a line, such as KITTI's times.txt; in place of the rate.
+        unit: What a length of 1 is in the file, where neither the file nor its format says so; the demo takes m.
         scale: Metres per unit of the file.
         output: Folder for video.mp4, frames, bev.png, metrics.json and report.html.
-        seed: Seed of the world and of the noise.
+        seed: Which of the worlds that no model was trained on, and of the noise.
         steps: Denoising steps.
         weights: Folder with other weights (merope, native, estimator.safetensors).
     """
+    require("matplotlib", purpose="the demo")
     from merope.cli import street
     from merope.data.overlay import draw_path_inset, enlarge, side_by_side
     from merope.data.pose_files import write_poses
     from merope.data.video import write_frames, write_video
     from merope.evaluation.plots import plot_bev
     from merope.evaluation.report import write_report
+    from merope.recipes.held_out import DEMO_SEED
 
     folder = weights or street.WEIGHTS
     models = street.load_models(folder=folder)
     estimator = street.load_estimator(folder)
     spec = models["merope"].spec
     command = _command(
-        trajectory, format, start=start, trajectory_fps=trajectory_fps, scale=scale, seed=seed, spec=spec
+        trajectory,
+        format,
+        start=start,
+        trajectory_fps=trajectory_fps,
+        times=times,
+        unit=unit,
+        scale=scale,
+        seed=DEMO_SEED + seed,
+        spec=spec,
     )
     print(
         f"commanded: {spec.num_frames} poses over {command.path_length:.1f} m, and its left and right variants"
     )
-    clips = street.render_commands("command", street.with_variants(command, spec), spec, seed=seed)
-    labels = {"merope": "MeRoPE", "native": "no camera encoding"}
+    clips = street.render_commands(
+        "command", street.with_variants(command, spec), spec, seed=DEMO_SEED + seed
+    )
+    ours = street.LABELS["merope"]
     videos, recovered, results = {}, {}, {}
     for name, model in models.items():
-        label = labels[name]
+        label = street.LABELS[name]
         print(f"{label}: {len(clips)} videos")
         videos[label] = street.generate_clips(model, clips, steps=steps)
         recovered[label] = street.recover(estimator, videos[label], spec)
@@ -67,7 +88,7 @@ def demo(
     factor = 6
     for index, clip in enumerate(clips):
         suffix = "" if index == 0 else "-" + clip.clip_id.rpartition("-")[2]
-        generated = videos["MeRoPE"][index]
+        generated = videos[ours][index]
         shown = side_by_side(
             draw_path_inset(enlarge(clip.truth, factor=factor), clip.poses),
             enlarge(generated, factor=factor),
@@ -76,9 +97,10 @@ def demo(
         write_video(output / f"video{suffix}.mp4", shown, fps=spec.fps)
         write_frames(output / f"frames{suffix}", generated)
         paths = {label: poses[index] for label, poses in recovered.items()}
-        plot_bev(output / f"bev{suffix}.png", clip.poses, paths, title=clip.clip_id)
+        if suffix:  # The report draws that of the command itself.
+            plot_bev(output / f"bev{suffix}.png", clip.poses, paths, title=clip.clip_id)
         write_poses(output / f"commanded{suffix}.txt", clip.poses, format="kitti")
-        write_poses(output / f"recovered{suffix}.txt", paths["MeRoPE"], format="kitti")
+        write_poses(output / f"recovered{suffix}.txt", paths[ours], format="kitti")
     write_report(
         output,
         list(results.values()),
@@ -100,11 +122,23 @@ def demo(
     )
 
 
-def _command(trajectory, format, *, start, trajectory_fps, scale, seed, spec):  # noqa: ANN001
+def _command(
+    trajectory: Path | None,
+    format: Format,
+    *,
+    start: int,
+    trajectory_fps: float,
+    times: Path | None,
+    unit: Unit | None,
+    scale: float,
+    seed: int,
+    spec: "VideoSpec",
+) -> "Poses":
     """The commanded poses at the model's frame rate, standing on the ground."""
     import torch
 
-    from merope.data.pose_files import read_poses
+    from merope.data.pose_files import load_pose_file, read_times
+    from merope.data.pose_table import ReadOptions
     from merope.errors import TrajectoryError
     from merope.generation import check_command
     from merope.geometry.poses import Poses
@@ -113,38 +147,43 @@ def _command(trajectory, format, *, start, trajectory_fps, scale, seed, spec):  
 
     if trajectory is None:
         return drive("curve", seed=seed, num_frames=spec.num_frames, fps=spec.fps)
-    poses = read_poses(trajectory, format=format)
+    stamps = None if times is None else read_times(times)
+    file = load_pose_file(trajectory, format=format, times=stamps, options=ReadOptions(unit=unit))
+    if file.projection_note:
+        print(file.projection_note)
+    poses = file.poses
     if scale <= 0 or trajectory_fps <= 0:
         raise ValueError(f"--scale and --trajectory-fps must be > 0; got {scale} and {trajectory_fps}.")
     if poses.unit != "m" and scale == 1.0:
         raise TrajectoryError(
-            f"{trajectory} says that its unit is {poses.unit!r}; the model is commanded in metres. Give the metres per unit "
-            "with --scale."
+            f"{trajectory}: its unit is {poses.unit!r}; the model is commanded in metres. "
+            + ("Say --unit m if its lengths are metres, or give" if poses.unit == "unknown" else "Give")
+            + " the metres per unit with --scale."
         )
     if not 0 <= start < len(poses):
         raise TrajectoryError(
             f"--start {start} is outside {trajectory}, which has {len(poses)} poses (0 to {len(poses) - 1})."
         )
-    times = poses.times
-    if times is None:
-        times = torch.arange(len(poses), dtype=torch.float64) / trajectory_fps
-    wanted = times[start] + torch.arange(spec.num_frames, dtype=torch.float64) / spec.fps
-    if wanted[-1] > times[-1] + 1e-6:
+    clock = poses.times
+    if clock is None:
+        clock = torch.arange(len(poses), dtype=torch.float64) / trajectory_fps
+    wanted = clock[start] + torch.arange(spec.num_frames, dtype=torch.float64) / spec.fps
+    if wanted[-1] > clock[-1] + 1e-6:
         seconds = (spec.num_frames - 1) / spec.fps
-        latest = int((times <= times[-1] - seconds + 1e-6).sum()) - 1
+        latest = int((clock <= clock[-1] - seconds + 1e-6).sum()) - 1
         mend = (
             f"use --start {latest} or less"
             if latest >= 0
             else "choose a longer file, or check --trajectory-fps"
         )
         raise TrajectoryError(
-            f"{trajectory} ends {float(times[-1] - times[start]):.1f} s after pose {start}; {spec.num_frames} frames at "
+            f"{trajectory} ends {float(clock[-1] - clock[start]):.1f} s after pose {start}; {spec.num_frames} frames at "
             f"{spec.fps:g} Hz need {seconds:.1f} s: {mend}."
         )
     timed = Poses(
-        R_world_cam=poses.R_world_cam, center_world=poses.center_world * scale, times=times, unit="m"
+        R_world_cam=poses.R_world_cam, center_world=poses.center_world * scale, times=clock, unit="m"
     )
-    window = timed.interpolate(wanted.clamp_max(times[-1]))
+    window = timed.interpolate(wanted.clamp_max(clock[-1]))
     window = Poses(R_world_cam=window.R_world_cam, center_world=window.center_world, unit="m")
     # Before it is placed: a path in centimetres would only be said to leave the ground.
     check_command(window, spec)

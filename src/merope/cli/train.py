@@ -18,6 +18,7 @@ def train(
     clips: Path | None = None,
     workers: int = 2,
     threads: int | None = None,
+    device: str = "cpu",
 ) -> None:
     """Train a preset; run the same command again to go on where it stopped.
 
@@ -36,6 +37,7 @@ def train(
         clips: Folder of rendered clips, 0.7 MB a world, made if missing; default runs/street-clips-WORLDS.
         workers: Processes that render.
         threads: Threads that train; default all cores.
+        device: Where the model trains, such as cuda; geometry stays on the CPU.
     """
     import torch
 
@@ -78,7 +80,7 @@ def train(
 
     quiet_autocast()
     run = output or Path("runs") / f"{config.name}-{config.steps}"
-    trainer = Trainer(run, config, clips=store, codec=codec)
+    trainer = Trainer(run, config, clips=store, codec=codec, device=device)
     count = sum(parameter.numel() for parameter in trainer.parameters.values())
     print(
         f"{config.name}: {count / 1e6:.2f} M parameters train, {config.steps} steps of {config.batch_size} clips, in {run}"

@@ -76,7 +76,7 @@ class WanLatents:
             ValueError: if frames or size do not divide into latents; the autoencoder would drop the rest.
         """
         _require_whole_cells(video, self.temporal_stride, self.spatial_stride)
-        latents = self.vae.encode(video.to(self.vae.dtype)).latent_dist.mode().float()
+        latents = self.vae.encode(video.to(self.vae.device, self.vae.dtype)).latent_dist.mode().float()
         return (latents - self.mean.to(latents.device)) / self.std.to(latents.device)
 
     @torch.no_grad()
@@ -84,6 +84,7 @@ class WanLatents:
         self, latents: Float[Tensor, "batch chan time row col"]
     ) -> Float[Tensor, "batch rgb frame height width"]:
         """Undo the normalisation and decode."""
+        latents = latents.to(self.vae.device)
         raw = latents * self.std.to(latents.device) + self.mean.to(latents.device)
         return self.vae.decode(raw.to(self.vae.dtype), return_dict=False)[0].float().clamp(-1, 1)
 

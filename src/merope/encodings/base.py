@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from merope.cameras.rays import ViewRays
 from merope.operators import CameraOperator
@@ -57,3 +58,8 @@ def key_rays(queries: ViewRays, keys: ViewRays | None) -> ViewRays:
     if keys.batch != queries.batch:
         raise ValueError(f"keys must have the queries' batch {queries.batch}; got {keys.batch}.")
     return keys
+
+
+def valid_keys(keys: ViewRays, device: torch.device | str) -> Tensor | None:
+    """Which keys have a ray, [batch, key_token]; None where all have, which spares the mask."""
+    return None if bool(keys.valid.all()) else keys.valid.flatten(1).to(device)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from merope.cameras.rays import ViewRays
-from merope.encodings.base import Claims, key_rays
+from merope.encodings.base import Claims, key_rays, valid_keys
 from merope.encodings.native import native_band
 from merope.geometry.sphere import epipolar_anchors, minrot, minrot_axis, transported_anchor_axes
 from merope.operators import Band, Block, CameraOperator, MinRotate3, Rotate2, Rotate3
@@ -195,6 +195,7 @@ class MeRoPE:
             num_query_cameras=queries.num_views,
             num_queries=queries.num_tokens,
             num_keys=keys.num_tokens,
+            key_valid=valid_keys(keys, device),
         )
 
     def _disparity(self, queries: ViewRays, keys: ViewRays, width: int) -> Band | None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from merope.cameras.rays import ViewRays
-from merope.encodings.base import Claims, key_rays
+from merope.encodings.base import Claims, key_rays, valid_keys
 from merope.operators import Band, CameraOperator, Rotate2
 
 
@@ -118,4 +118,5 @@ class Native:
             num_query_cameras=queries.num_views,
             num_queries=queries.num_tokens,
             num_keys=keys.num_tokens,
+            key_valid=valid_keys(keys, device),
         )

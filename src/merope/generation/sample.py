@@ -17,6 +17,7 @@ from merope.data.latents import frames_from_video, video_from_frames
 from merope.errors import MeropeError, TrajectoryError
 from merope.generation.model import VideoModel
 from merope.geometry.poses import Poses
+from merope.operators import CameraOperator
 
 # A step longer than this between neighbouring frames is a jump or another unit, not driving.
 _LONGEST_STEP = 20.0
@@ -56,7 +57,7 @@ def generate(
     latents = sample_latents(
         model, given, noise, operator, steps=steps, scheduler=scheduler, autocast=autocast, progress=progress
     )
-    return frames_from_video(model.codec.decode(latents)).numpy()
+    return frames_from_video(model.codec.decode(latents.cpu())).numpy()
 
 
 @torch.no_grad()
@@ -64,7 +65,7 @@ def sample_latents(
     model: VideoModel,
     given: Float[Tensor, "clip chan given row col"],
     noise: Float[Tensor, "clip chan time row col"],
-    operator: Any,
+    operator: CameraOperator,
     *,
     steps: int,
     scheduler: Any | None = None,
@@ -86,13 +87,15 @@ def sample_latents(
             "as it is set. Use FlowMatchEulerDiscreteScheduler, or UniPCMultistepScheduler with use_flow_sigmas=True and "
             "prediction_type='flow_prediction'."
         )
-    latents = impose_prefix(noise, given, spec)
+    device = next(model.transformer.parameters()).device
+    given, operator = given.to(device), operator.to(device)
+    latents = impose_prefix(noise.to(device), given, spec)
     for index, timestep in enumerate(
         tqdm(scheduler.timesteps, desc="generating", unit="step", disable=not progress)
     ):
         # Not timestep / 1000: some schedulers round their timesteps down to whole numbers.
-        sigma = torch.full((len(latents),), float(scheduler.sigmas[index]))
-        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        sigma = torch.full((len(latents),), float(scheduler.sigmas[index]), device=device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
             velocity = predict_velocity(
                 model.transformer, model.adapter, latents, given, sigma, operator, spec
             )

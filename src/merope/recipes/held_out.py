@@ -7,6 +7,7 @@ import numpy as np
 
 from merope.adapters.spec import VideoSpec
 from merope.data.pose_files import read_poses
+from merope.errors import TrajectoryError
 from merope.geometry.poses import Poses
 from merope.recipes.tiny_street import HELD_OUT_SEED
 from merope.worlds import place_on_ground
@@ -15,15 +16,16 @@ from merope.worlds.drives import random_drive
 KITTI_SEQUENCES = ("00", "04", "06", "09")
 # A command shorter than this says little about control: CamMC divides by the longest offset.
 _SHORTEST_PATH = 5.0
-# Metres seeds start here, apart from the held-out ones.
+# Seeds of the metres experiment and of the demo start here, apart from the held-out ones.
 _METRES_SEED = HELD_OUT_SEED + 500_000
+DEMO_SEED = HELD_OUT_SEED + 900_000
 
 
 def held_out_commands(count: int, spec: VideoSpec, *, kitti: Path | None) -> list[tuple[str, int, Poses]]:
     """Name, world seed and command of each held-out world; every second one along KITTI where it is given.
 
-    Drives and windows whose path is below 5 m are passed over by the same rule for both: the next seed is
-    taken.
+    Drives and windows whose path is below 5 m are passed over: the drive's seed goes up by 1000, the window
+    is drawn again.
     """
     return list(_commands(count, spec, kitti))
 
@@ -54,11 +56,15 @@ def _kitti_window(sequences: dict[str, Poses], seed: int, spec: VideoSpec) -> Po
     rng = np.random.default_rng([seed, 0x817])
     for _ in range(100):
         poses = sequences[KITTI_SEQUENCES[int(rng.integers(len(KITTI_SEQUENCES)))]]
+        if len(poses) <= spec.num_frames:
+            raise TrajectoryError(
+                f"a KITTI sequence has {len(poses)} poses; windows of {spec.num_frames} need more. Is the file cut?"
+            )
         start = int(rng.integers(len(poses) - spec.num_frames))
         window = poses[start : start + spec.num_frames]
         if window.path_length >= _SHORTEST_PATH:
             return place_on_ground(window)
-    raise RuntimeError(f"no KITTI window of {_SHORTEST_PATH} m in 100 attempts from seed {seed}")
+    raise TrajectoryError(f"no KITTI window of {_SHORTEST_PATH} m in 100 attempts from seed {seed}")
 
 
 def metres_commands(count: int, spec: VideoSpec) -> list[tuple[str, int, dict[str, Poses]]]:

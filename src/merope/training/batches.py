@@ -1,6 +1,6 @@
 """Batches as a function of the step alone, so that a resumed run sees what an unbroken one would."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -31,6 +31,12 @@ class Batch:
     """Standard normal, shaped like the latents."""
     sigma: Tensor
     """Noise level of each clip, [batch]."""
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The batch on another device; poses stay on the CPU, where geometry is done."""
+        return replace(
+            self, latents=self.latents.to(device), noise=self.noise.to(device), sigma=self.sigma.to(device)
+        )
 
 
 class BatchSource:

@@ -31,13 +31,21 @@ class Trainer:
     """
 
     def __init__(
-        self, folder: str | Path, config: TrainConfig, *, clips: StreetClips, codec: LinearCodec
+        self,
+        folder: str | Path,
+        config: TrainConfig,
+        *,
+        clips: StreetClips,
+        codec: LinearCodec,
+        device: str = "cpu",
     ) -> None:
         self.folder = Path(folder)
         self.config = config
         self.codec = codec
         self.source = BatchSource(clips, codec, config)
         self.transformer, self.adapter = build_model(config)
+        self.device = torch.device(device)
+        self.transformer.to(self.device)
         self.parameters = {
             name: parameter
             for name, parameter in self.transformer.named_parameters()
@@ -67,7 +75,7 @@ class Trainer:
             tqdm(total=self.config.steps, initial=self.step, unit="step", disable=not progress) as bar,
         ):
             while self.step < self.config.steps and not self._stop:
-                batch = self.source.training(self.step)
+                batch = self.source.training(self.step).to(self.device)
                 losses, gradient_norm = self._update(batch)
                 self._since_log.extend(zip(batch.sigma.tolist(), losses.tolist(), strict=True))
                 self.step += 1
@@ -75,9 +83,10 @@ class Trainer:
                 clock = time.monotonic()
                 bar.update()
                 last = self.step == self.config.steps
-                if self.step % self.config.log_every == 0 or last:
+                probed = self.step % self.config.probe_every == 0 or last
+                if self.step % self.config.log_every == 0 or probed:
                     entry = self._entry(self._since_log, gradient_norm)
-                    if self.step % self.config.probe_every == 0 or last:
+                    if probed:
                         entry |= self.probe()
                     self._log(entry)
                     bar.set_postfix(loss=f"{entry['loss']:.4f}")
@@ -115,8 +124,8 @@ class Trainer:
         """Velocity loss of each clip, with its own cameras or with others."""
         spec = self.config.spec
         poses = batch.T_world_cam if T_world_cam is None else T_world_cam
-        operator = self.adapter.encoding.operator(latent_rays(poses, spec))
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.config.autocast):
+        operator = self.adapter.encoding.operator(latent_rays(poses, spec), device=self.device)
+        with torch.autocast(batch.latents.device.type, torch.bfloat16, enabled=self.config.autocast):
             velocity = predict_velocity(
                 self.transformer,
                 self.adapter,
@@ -138,7 +147,7 @@ class Trainer:
         self.average.swap(self.parameters)
         own, other, ratios = [], [], []
         for index in range(self.source.num_probes):
-            batch = self.source.probe(index)
+            batch = self.source.probe(index).to(self.device)
             with self.adapter.recording_residuals() as norms:
                 own.append(self.losses(batch))
             ratios.append([float(branch / base) for branch, base in norms.values()])
@@ -201,7 +210,7 @@ class Trainer:
             write_text_atomically(self.folder / "config.json", config)
             log.write_text("")
             return {}
-        state = torch.load(path, weights_only=True)
+        state = torch.load(path, weights_only=True, map_location=self.device)
         different = _differences(json.loads(state["config"]), json.loads(config))
         if different:
             raise CheckpointMismatch(
