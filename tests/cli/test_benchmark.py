@@ -54,6 +54,25 @@ def test_metres_fits_a_line_for_every_model(tmp_path, capsys):
     assert "slope" in capsys.readouterr().out
 
 
+def test_metres_are_kept_where_the_drawing_fails(tmp_path, monkeypatch):
+    def fail(*args, **kwargs):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("merope.evaluation.plots.plot_metres", fail)
+    with pytest.raises(OSError, match="no space left"):
+        benchmark("metres", tmp_path / "out", "--worlds", "1")
+    assert len(strict_json(tmp_path / "out" / "metres.json")["commanded"]) == 3
+
+
+def test_a_missing_plot_package_is_found_before_the_weights_are_loaded(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("merope.cli.extras.find_spec", lambda name: None)
+    assert run(["benchmark", "metres", "--weights", str(tmp_path / "none")]) == 1
+    assert "pip install 'merope[plot]'" in capsys.readouterr().err
+    # The other measurement draws nothing.
+    assert run(["benchmark", "held-out", "--weights", str(tmp_path / "none")]) == 1
+    assert "no model here" in capsys.readouterr().err
+
+
 def test_missing_kitti_folder_is_one_line(tmp_path, capsys):
     assert benchmark("held-out", tmp_path / "out", "--kitti", str(tmp_path / "none")) == 1
     error = capsys.readouterr().err

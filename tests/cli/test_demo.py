@@ -1,6 +1,7 @@
 """`merope demo`: every promised file, one table, and one plain line for a trajectory that does not fit."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,8 +9,9 @@ import torch
 
 from merope.cli.demo import _command
 from merope.cli.main import run
-from merope.data import read_poses, write_poses
+from merope.data import PoseFileError, read_poses, write_poses
 from merope.data.video import read_frames, read_video
+from merope.errors import TrajectoryError
 from merope.geometry.poses import Poses
 from merope.worlds.drives import drive
 from tests.support.shared import shared_file
@@ -141,8 +143,9 @@ def test_report_names_seed_steps_and_given_frames(finished):
 
 def command(trajectory, format="kitti", **options):
     """The poses that a demo commands for a file."""
-    values = {"start": 0, "trajectory_fps": 10.0, "scale": 1.0, "seed": 11, "spec": tiny_spec()}
-    return _command(trajectory, format, **{**values, **options})
+    values = {"start": 0, "trajectory_fps": 10.0, "times": None, "unit": None, "scale": 1.0, "seed": 11}
+    values["spec"] = tiny_spec()
+    return _command(Path(trajectory), format, **{**values, **options})
 
 
 def assert_same_motion(poses, wanted, tolerance=1e-9):
@@ -172,6 +175,56 @@ def test_file_with_its_own_rate_is_resampled_to_the_models(tmp_path):
     # Times near 1.5e9 s leave 2e-7 s of float64, at 18 m/s; the rate of the file wins over the flag.
     window = command(file_of(tmp_path, timed, "tum")[1], "tum", trajectory_fps=3.0, start=30)
     assert_same_motion(window, poses[30:55:2], tolerance=1e-5)
+
+
+def test_time_stamps_of_a_file_beside_it_win_over_the_rate(tmp_path):
+    poses = long_drive(121)
+    (tmp_path / "times.txt").write_text("".join(f"{index / 20:.6e}\n" for index in range(121)))
+    path = file_of(tmp_path, poses)[1]
+    window = command(path, times=tmp_path / "times.txt", trajectory_fps=3.0, start=30)
+    assert_same_motion(window, poses[30:55:2], tolerance=1e-6)
+    (tmp_path / "times.txt").write_text("0.0\n0.1\n")
+    with pytest.raises(PoseFileError, match="121 poses and 2 times"):
+        command(path, times=tmp_path / "times.txt")
+
+
+def test_an_array_needs_its_unit(tmp_path):
+    poses = long_drive()
+    np.save(tmp_path / "path.npy", poses.T_world_cam.numpy())
+    path = str(tmp_path / "path.npy")
+    with pytest.raises(TrajectoryError, match=r"unit is 'unknown'.*Say --unit m if its lengths are metres"):
+        command(path, "npy")
+    assert_same_motion(command(path, "npy", unit="m"), poses[:13])
+    assert_same_motion(command(path, "npy", scale=1.0 + 1e-12), poses[:13])
+
+
+def test_rotations_that_had_to_be_projected_are_reported(tmp_path, capsys):
+    path = file_of(tmp_path, long_drive())[1]
+    command(path)
+    assert capsys.readouterr().out == ""
+    rows = long_drive().T_world_cam[:, :3].flatten(1).tolist()
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(" ".join(f"{value:.4f}" for value in row) + "\n" for row in rows)
+    command(path)
+    printed = capsys.readouterr().out
+    assert f"rotations of {path} were off by " in printed
+    assert "(largest entry of R^T R - I) and were projected to rotations" in printed
+
+
+def test_a_missing_plot_package_is_found_before_the_weights_are_loaded(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("merope.cli.extras.find_spec", lambda name: None)
+    assert run(["demo", "--weights", str(tmp_path / "none")]) == 1
+    assert "pip install 'merope[plot]'" in capsys.readouterr().err
+
+
+def test_every_picture_is_drawn_once(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        "merope.evaluation.plots.plot_bev", lambda path, *args, **kwargs: drawn.append(path.name)
+    )
+    assert demo(tmp_path / "out") == 0
+    assert drawn == ["bev-left.png", "bev-right.png"]
+    assert (tmp_path / "out" / "bev.png").stat().st_size > 1000
 
 
 def test_scale_mends_centimetres(tmp_path):
@@ -257,6 +310,8 @@ def test_help_explains_every_option(capsys):
         "--start",
         "--scale",
         "--trajectory-fps",
+        "--times",
+        "--unit",
         "--output",
         "--seed",
     ):

@@ -73,6 +73,68 @@ def test_opengl_estimates_are_flagged_and_the_flag_mends_them(files, tmp_path, c
     assert after["metrics"]["cammc"]["value"] == pytest.approx(0, abs=1e-9)
 
 
+def metric_scale_error(arguments, capsys):
+    """Value and reason of the metric scale error, and the units it was computed from."""
+    assert run([*arguments, "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    error = content["metrics"]["scale_error_percent"]
+    return error["value"], error["reason"], content["settings"]["unit"]
+
+
+def test_files_in_metres_have_a_metric_scale_error(files, capsys):
+    value, reason, unit = metric_scale_error(files, capsys)
+    assert value == pytest.approx(0, abs=5)
+    assert reason is None
+    assert unit == {"commanded": "m", "estimated": "m"}
+
+
+@pytest.mark.parametrize("option", ["--unit", "--estimated-unit"])
+def test_a_normalized_estimate_has_no_metric_scale_error(files, capsys, option):
+    value, reason, unit = metric_scale_error([*files, option, "normalized"], capsys)
+    assert value is None
+    assert reason == "the estimate has no metric scale"
+    assert unit["estimated"] == "normalized"
+    # The caller may know better than the units.
+    value, _, _ = metric_scale_error([*files, option, "normalized", "--scale", "metric"], capsys)
+    assert value is not None
+
+
+def test_up_to_scale_is_for_estimates_in_metres_too(files, capsys):
+    assert metric_scale_error([*files, "--scale", "up-to-scale"], capsys)[0] is None
+
+
+def test_an_array_is_in_metres_only_where_the_caller_says_so(files, tmp_path, capsys):
+    np.save(tmp_path / "estimated.npy", turning(30).T_world_cam.numpy())
+    files[4] = str(tmp_path / "estimated.npy")
+    files += ["--estimated-format", "npy"]
+    value, _, unit = metric_scale_error(files, capsys)
+    assert value is None
+    assert unit == {"commanded": "m", "estimated": "unknown"}
+    assert metric_scale_error([*files, "--unit", "m"], capsys)[0] == pytest.approx(0, abs=1e-9)
+
+
+def test_rotations_that_had_to_be_projected_are_reported(files, capsys):
+    rows = turning(30).T_world_cam[:, :3].flatten(1).tolist()
+    with open(files[4], "w", encoding="utf-8") as file:
+        file.writelines(" ".join(f"{value:.4f}" for value in row) + "\n" for row in rows)
+    assert run(files) == 0
+    printed = capsys.readouterr().out
+    assert f"rotations of {files[4]} were off by " in printed
+    assert "(largest entry of R^T R - I) and were projected to rotations" in printed
+    assert files[2] not in printed
+    assert run([*files, "--json"]) == 0
+    error = json.loads(capsys.readouterr().out)["settings"]["projection_error"]
+    assert error["commanded"] < 1e-12
+    assert 1e-6 < error["estimated"] < 1e-3
+
+
+def test_a_missing_plot_package_is_found_before_any_file_is_read(files, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("merope.cli.extras.find_spec", lambda name: None)
+    files[2] += ".gone"
+    assert run([*files, "--out", str(tmp_path / "out")]) == 1
+    assert "pip install 'merope[plot]'" in capsys.readouterr().err
+
+
 def test_a_folder_of_results_is_written(files, tmp_path, capsys):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'merope[plot]'")
     assert run([*files, "--out", str(tmp_path / "out")]) == 0

@@ -2,7 +2,10 @@
 
 import tomllib
 
-from merope.cli.extras import EXTRA_OF
+import pytest
+
+from merope.cli.extras import EXTRA_OF, require
+from merope.errors import MissingDependency
 from tests.support.shared import REPOSITORY
 
 
@@ -23,3 +26,10 @@ def test_constraints_hold_exact_versions_and_no_places():
         assert version[0].isdigit(), pin
         assert "/" not in pin, pin
         assert "+" not in pin, pin
+
+
+def test_a_missing_package_stops_with_the_extra_that_brings_it(monkeypatch):
+    require("pytest", purpose="the test run")
+    monkeypatch.setattr("merope.cli.extras.find_spec", lambda name: None)
+    with pytest.raises(MissingDependency, match=r"the demo needs the package 'matplotlib'.*merope\[plot\]"):
+        require("matplotlib", purpose="the demo")

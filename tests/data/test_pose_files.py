@@ -80,6 +80,59 @@ def test_own_format_describes_itself(tmp_path, unit):
     assert (loaded.poses.unit, loaded.camera) == (unit, lens)
 
 
+def test_no_array_becomes_metres_silently(tmp_path):
+    matrices = sample().T_world_cam.numpy()
+    np.save(tmp_path / "a.npy", matrices)
+    np.savez(tmp_path / "a.npz", T_world_cam=matrices)
+    for format in ("npy", "npz"):
+        path = tmp_path / f"a.{format}"
+        assert read_poses(path, format=format).unit == "unknown"
+        for unit in ("m", "normalized", "unknown"):
+            assert read_poses(path, format=format, options=ReadOptions(unit=unit)).unit == unit
+
+
+@pytest.mark.parametrize("format", ["kitti", "tum"])
+def test_text_formats_are_metres_unless_the_caller_knows_better(tmp_path, format):
+    write_poses(tmp_path / "a", sample(), format=format)
+    assert read_poses(tmp_path / "a", format=format).unit == "m"
+    assert (
+        read_poses(tmp_path / "a", format=format, options=ReadOptions(unit="normalized")).unit == "normalized"
+    )
+
+
+@pytest.mark.parametrize("format", ["npz", "merope"])
+def test_a_unit_that_the_file_states_is_kept_and_not_contradicted(tmp_path, format):
+    path = tmp_path / f"a.{format}"
+    write_poses(path, sample(unit="normalized"), format=format)
+    assert read_poses(path, format=format).unit == "normalized"
+    assert read_poses(path, format=format, options=ReadOptions(unit="normalized")).unit == "normalized"
+    with pytest.raises(PoseFileError, match="unit is 'normalized', not 'm'"):
+        read_poses(path, format=format, options=ReadOptions(unit="m"))
+    write_poses(path, sample(unit="unknown"), format=format)
+    assert read_poses(path, format=format, options=ReadOptions(unit="m")).unit == "m"
+
+
+def test_an_unknown_unit_is_refused():
+    # beartype refuses it first under the shape checks.
+    with pytest.raises((ValueError, TypeError)):
+        ReadOptions(unit="feet")
+
+
+def test_rotations_off_by_more_than_rounding_have_a_note_with_the_file_and_the_error(tmp_path):
+    rows = sample(4).T_world_cam[:, :3].flatten(1)
+    for decimals, has_note in ((4, True), (9, False)):
+        path = tmp_path / f"{decimals}.txt"
+        path.write_text(
+            "\n".join(" ".join(f"{value:.{decimals}f}" for value in row) for row in rows.tolist())
+        )
+        loaded = load_pose_file(path, format="kitti")
+        wanted = (
+            f"rotations of {path} were off by {loaded.poses.projection_error:.1e} (largest entry of R^T R - I) "
+            "and were projected to rotations"
+        )
+        assert loaded.projection_note == (wanted if has_note else None)
+
+
 def test_kitti_rows_are_camera_to_world_row_by_row(tmp_path):
     poses = read_lines(tmp_path, ["0 0 1 10 0 1 0 20 -1 0 0 30"], "kitti")
     # The camera looks along its z axis: column 2 of the matrix, here world x.
@@ -288,9 +341,9 @@ def test_a_window_takes_every_step_th_pose():
     [
         (
             {"start": 18, "count": 5},
-            "has 20 poses; 5 from 18 on need 23. Use --start 15 or less, or --frames 2",
+            "has 20 poses; 5 from 18 on need 23. Use start=15 or less, or count=2 or less",
         ),
-        ({"start": 0, "count": 8, "step": 3}, "need 22. Use --start 0 or less, or --frames 7 or less"),
+        ({"start": 0, "count": 8, "step": 3}, "need 22. Use start=0 or less, or count=7 or less"),
         ({"start": 25}, "has 20 poses"),
     ],
 )

@@ -1,10 +1,18 @@
 """``merope benchmark``: the measurements of docs/reproduce.md on held-out worlds."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
+
+from merope.cli.extras import require
+
+if TYPE_CHECKING:
+    from merope.evaluation.estimators.network import NetworkEstimator
+    from merope.evaluation.result import EvaluationResult
+    from merope.generation import VideoModel
 
 
 def benchmark(
@@ -30,6 +38,8 @@ def benchmark(
         steps: Denoising steps.
         weights: Folder with other weights.
     """
+    if which == "metres":
+        require("matplotlib", purpose="the plot of metres")
     from merope.cli import street
 
     folder = weights or street.WEIGHTS
@@ -42,10 +52,15 @@ def benchmark(
         _metres(models, estimator, worlds=worlds, output=output, steps=steps)
 
 
-LABELS = {"merope": "MeRoPE", "native": "no camera encoding"}
-
-
-def _held_out(models, estimator, *, kitti, worlds, output, steps) -> None:  # noqa: ANN001
+def _held_out(
+    models: "Mapping[str, VideoModel]",
+    estimator: "NetworkEstimator",
+    *,
+    kitti: Path | None,
+    worlds: int,
+    output: Path,
+    steps: int,
+) -> None:
     from tqdm import tqdm
 
     from merope.cli import street
@@ -64,14 +79,13 @@ def _held_out(models, estimator, *, kitti, worlds, output, steps) -> None:  # no
     results = {}
     for name, model in models.items():
         videos = street.generate_clips(model, clips, steps=steps)
-        results[LABELS[name]] = street.score(
-            clips, street.recover(estimator, videos, spec), spec, label=LABELS[name]
-        )
+        label = street.LABELS[name]
+        results[label] = street.score(clips, street.recover(estimator, videos, spec), spec, label=label)
     floor = street.recover(estimator, [clip.truth for clip in clips], spec)
     results[street.FLOOR] = street.score(clips, floor, spec, label=street.FLOOR)
-    mean = {label: result.summary()["cammc"].metric.value for label, result in results.items()}
-    excess = {label: mean[label] - mean[street.FLOOR] for label in LABELS.values()}
-    ratio = excess["MeRoPE"] / excess["no camera encoding"]
+    mean = {label: _mean_cammc(result) for label, result in results.items()}
+    excess = {label: mean[label] - mean[street.FLOOR] for label in street.LABELS.values()}
+    ratio = excess[street.LABELS["merope"]] / excess[street.LABELS["native"]]
     write_report(
         output,
         list(results.values()),
@@ -87,14 +101,30 @@ def _held_out(models, estimator, *, kitti, worlds, output, steps) -> None:  # no
         f"\n{len(clips)} clips. CamMC above the noise floor: "
         + ", ".join(f"{k} {v:.2f}" for k, v in excess.items())
     )
-    print(f"MeRoPE's excess is {ratio:.3f} of the excess without camera encoding; written to {output}")
+    print(
+        f"{street.LABELS['merope']}'s excess is {ratio:.3f} of the excess without camera encoding; written to {output}"
+    )
 
 
-def _metres(models, estimator, *, worlds, output, steps) -> None:  # noqa: ANN001
+def _mean_cammc(result: "EvaluationResult") -> float:
+    value = result.summary()["cammc"].metric.value
+    assert value is not None, "CamMC is defined for every clip"
+    return value
+
+
+def _metres(
+    models: "Mapping[str, VideoModel]",
+    estimator: "NetworkEstimator",
+    *,
+    worlds: int,
+    output: Path,
+    steps: int,
+) -> None:
+    import numpy as np
     from tqdm import tqdm
 
     from merope.cli import street
-    from merope.evaluation.plots import plot_metres
+    from merope.evaluation.plots import fit_line, plot_metres
     from merope.files import write_text_atomically
     from merope.recipes.held_out import metres_commands
 
@@ -105,17 +135,12 @@ def _metres(models, estimator, *, worlds, output, steps) -> None:  # noqa: ANN00
         clips.extend(street.render_commands(name, commands, spec, seed=seed))
         commanded.extend(float(poses[first:].path_length) for poses in commands.values())
     recovered = {
-        LABELS[name]: street.recover(estimator, street.generate_clips(model, clips, steps=steps), spec)
+        street.LABELS[name]: street.recover(estimator, street.generate_clips(model, clips, steps=steps), spec)
         for name, model in models.items()
     }
     recovered[street.FLOOR] = street.recover(estimator, [clip.truth for clip in clips], spec)
     travelled = {label: [float(p[first:].path_length) for p in poses] for label, poses in recovered.items()}
-    lines = plot_metres(
-        output / "metres.png",
-        dict.fromkeys(travelled, commanded),
-        travelled,
-        title="Metres travelled after the given frames",
-    )
+    lines = {label: fit_line(np.array(commanded), np.array(metres)) for label, metres in travelled.items()}
     summary = {
         label: {"slope": line.slope, "intercept": line.intercept, "r_squared": line.r_squared}
         for label, line in lines.items()
@@ -123,6 +148,12 @@ def _metres(models, estimator, *, worlds, output, steps) -> None:  # noqa: ANN00
     write_text_atomically(
         output / "metres.json",
         json.dumps({"lines": summary, "commanded": commanded, "recovered": travelled}, indent=1),
+    )
+    plot_metres(
+        output / "metres.png",
+        dict.fromkeys(travelled, commanded),
+        travelled,
+        title="Metres travelled after the given frames",
     )
     print(f"{len(clips)} clips: {worlds} prefixes, the commanded path after the prefix times 0.5, 1 and 2")
     for label, line in summary.items():

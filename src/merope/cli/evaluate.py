@@ -3,7 +3,14 @@
 from pathlib import Path
 from typing import Literal
 
-Format = Literal["kitti", "tum", "npy", "npz", "merope"]
+from merope.cli.extras import require
+from merope.cli.pose_options import Format, Unit
+
+SCALES: dict[str, Literal["metric", "up_to_scale"] | None] = {
+    "auto": None,
+    "metric": "metric",
+    "up-to-scale": "up_to_scale",
+}
 
 
 def evaluate(
@@ -14,7 +21,9 @@ def evaluate(
     estimated_format: Format | None = None,
     window: int | None = None,
     first_generated: int | None = None,
-    scale: Literal["metric", "up-to-scale"] = "metric",
+    unit: Unit | None = None,
+    estimated_unit: Unit | None = None,
+    scale: Literal["auto", "metric", "up-to-scale"] = "auto",
     angle: Literal["atan2", "acos"] = "atan2",
     out: Path | None = None,
     json: bool = False,
@@ -42,7 +51,11 @@ def evaluate(
         window: Cut both into consecutive clips of this many frames without overlap, and average over the clips.
             Without it the whole file is one clip, and all its T (T - 1) / 2 pairs count.
         first_generated: Number of given frames at the start of each clip; adds figures over the generated ones alone.
-        scale: Whether estimated centres are metres, which defines the metric scale error.
+        unit: What a length of 1 is in both files: m, normalized or unknown. By default what a file says, or else its
+            format: KITTI and TUM are metres, arrays are unknown.
+        estimated_unit: Unit of the estimated file where it differs.
+        scale: Whether estimated centres have a metric scale, which defines the metric scale error; auto where both
+            files are in metres.
         angle: atan2 is exact; acos is the formula as the paper prints it.
         out: Folder for report.html, bev.png and metrics.json.
         json: Print one JSON object with values, units, protocols, flags and every clip.
@@ -57,14 +70,17 @@ def evaluate(
         tolerance: How far R^T R may be from the identity in either file.
         seed: Seed of the bootstrap intervals.
     """
+    if out is not None:
+        require("matplotlib", purpose="--out")
     from merope.data.pose_files import load_pose_file
     from merope.data.pose_table import ReadOptions
     from merope.errors import TrajectoryError
     from merope.evaluation.matching import match_poses
     from merope.evaluation.scoring import ClipPair, evaluate_clips
 
-    def options(**estimate_only: str) -> ReadOptions:
+    def options(unit: Unit | None, **estimate_only: str) -> ReadOptions:
         return ReadOptions(
+            unit=unit,
             delimiter=delimiter,
             skip_lines=skip_lines,
             index_column=index_column,
@@ -74,12 +90,13 @@ def evaluate(
             **estimate_only,  # type: ignore[arg-type]
         )
 
-    command_file = load_pose_file(commanded, format=format, options=options())
+    command_file = load_pose_file(commanded, format=format, options=options(unit))
     estimate_file = load_pose_file(
         estimated,
         format=estimated_format or format,
-        options=options(direction=direction, camera_axes=camera_axes, mirror=mirror),
+        options=options(estimated_unit or unit, direction=direction, camera_axes=camera_axes, mirror=mirror),
     )
+    sides = {"commanded": command_file, "estimated": estimate_file}
     matched = match_poses(
         command_file.poses,
         estimate_file.poses,
@@ -109,12 +126,14 @@ def evaluate(
         clips,
         label=estimated.name,
         method=angle,
-        scale="metric" if scale == "metric" else "up_to_scale",
+        scale=SCALES[scale],
         seed=seed,
         settings={
             "commanded": commanded.name,
             "estimated": estimated.name,
             "format": format,
+            "unit": {side: file.poses.unit for side, file in sides.items()},
+            "projection_error": {side: file.poses.projection_error for side, file in sides.items()},
             "matching": matched.rule,
             "window": window,
             "num_frames_left_over": remainder,
@@ -133,6 +152,9 @@ def evaluate(
     if json:
         print(result.to_json())
         return
+    for file in sides.values():
+        if file.projection_note:
+            print(file.projection_note)
     print(matched.rule)
     if remainder:
         print(f"{remainder} poses at the end do not fill a clip of {length} and are left out")

@@ -20,6 +20,9 @@ from merope.worlds.variants import turn_variant
 WEIGHTS = Path(merope.__file__).resolve().parent / "weights" / "tiny-street"
 """Weights that ship with the package."""
 
+LABELS = {"merope": "MeRoPE", "native": "no camera encoding"}
+"""What tables and plots call each shipped model."""
+
 FLOOR = "noise floor"
 """Label of the estimator's own error on true renders."""
 

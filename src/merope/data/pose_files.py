@@ -8,7 +8,7 @@ import gzip
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,9 +20,7 @@ from merope.data.pose_formats import RawPoses
 from merope.data.pose_table import PoseFileError, ReadOptions, read_table, read_text
 from merope.errors import TrajectoryError
 from merope.files import atomic_path
-from merope.geometry.poses import Poses
-
-FormatName = Literal["kitti", "tum", "npy", "npz", "merope"]
+from merope.geometry.poses import Poses, Unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +30,8 @@ class PoseFormat:
     about: str
     read: Callable[[Path, ReadOptions], RawPoses]
     write: Callable[[Poses, dict[str, Any] | None], bytes] | None = None
+    unit: Unit = "unknown"
+    """What a length of 1 is in a file that does not say, by the format's definition."""
 
 
 FORMATS: dict[str, PoseFormat] = {
@@ -39,11 +39,13 @@ FORMATS: dict[str, PoseFormat] = {
         about="text, 12 numbers a row: 3 x 4 camera-to-world matrix; 13 with a frame number in front",
         read=pose_formats.read_kitti,
         write=pose_formats.write_kitti,
+        unit="m",
     ),
     "tum": PoseFormat(
         about="text, t x y z qx qy qz qw a row, camera-to-world",
         read=pose_formats.read_tum,
         write=pose_formats.write_tum,
+        unit="m",
     ),
     "npy": PoseFormat(
         about="NumPy array [T, 3, 4] or [T, 4, 4] of camera-to-world matrices",
@@ -73,6 +75,17 @@ class PoseFile:
     frame_ids: tuple[int, ...] | None = None
     camera: dict[str, Any] | None = None
 
+    @property
+    def projection_note(self) -> str | None:
+        """A sentence for the user where rotations were off by more than rounding (1e-6), else None."""
+        error = self.poses.projection_error
+        if error <= 1e-6:
+            return None
+        return (
+            f"rotations of {self.source} were off by {error:.1e} (largest entry of R^T R - I) and were projected "
+            "to rotations"
+        )
+
 
 def read_poses(
     path: str | Path,
@@ -84,7 +97,8 @@ def read_poses(
     """The poses in a file, camera-to-world in OpenCV axes, float64.
 
     ``format`` is a key of `FORMATS`; it is never guessed. ``times`` (seconds) serve formats without stamps.
-    Gzip files are unpacked by their content. ``options`` says how the file departs from the standard.
+    Gzip files are unpacked by their content. ``options`` says how the file departs from the standard. KITTI and TUM
+    are in metres by definition; an array that does not say its unit has ``unit`` "unknown", unless ``options.unit`` says it.
 
     Raises:
         PoseFileError: if the file cannot be read so; the message names the line and the option that mends it.
@@ -112,7 +126,7 @@ def load_pose_file(
         poses = Poses.from_matrices(
             torch.from_numpy(matrices),
             times=None if stamps is None else torch.as_tensor(stamps, dtype=torch.float64),
-            unit=raw.unit,
+            unit=_settle_unit(path, raw, options, default=_format(format).unit),
             tolerance=options.tolerance,
         )
     except ValueError as error:
@@ -125,6 +139,18 @@ def _format(name: str) -> PoseFormat:
         offered = "; ".join(f"{key}: {value.about}" for key, value in FORMATS.items())
         raise ValueError(f"format must be one of {', '.join(FORMATS)}, got {name!r}. {offered}.")
     return FORMATS[name]
+
+
+def _settle_unit(path: Path, raw: RawPoses, options: ReadOptions, *, default: Unit) -> Unit:
+    """The unit that the caller, else the file, else the format states; a contradiction is refused."""
+    if options.unit is None:
+        return raw.unit or default
+    if raw.unit not in (None, "unknown", options.unit):
+        raise PoseFileError(
+            f"{path} says that its unit is {raw.unit!r}, not {options.unit!r}. Leave unit (--unit) out, or write the file "
+            "anew in the other unit (Poses.scaled)."
+        )
+    return options.unit
 
 
 def _settle_convention(path: Path, raw: RawPoses, options: ReadOptions) -> np.ndarray:
@@ -195,7 +221,8 @@ def window(poses: Poses, *, start: int = 0, count: int | None = None, step: int 
     """``count`` poses from ``start`` on, every ``step``-th; all that follow without a count.
 
     Raises:
-        TrajectoryError: if the trajectory is too short, with what it has and the flags to change.
+        ValueError: if ``start`` is negative, or ``count`` or ``step`` below 1.
+        TrajectoryError: if the trajectory is too short, with what it has and what would fit.
     """
     if start < 0 or step < 1 or (count is not None and count < 1):
         raise ValueError(f"start must be >= 0, step and count >= 1; got {start}, {step}, {count}.")
@@ -205,8 +232,8 @@ def window(poses: Poses, *, start: int = 0, count: int | None = None, step: int 
         stride = f" of every {step}th pose" if step > 1 else ""
         raise TrajectoryError(
             f"the trajectory has {len(poses)} poses; {wanted}{stride} from {start} on need "
-            f"{start + (wanted - 1) * step + 1}. Use --start {max(0, len(poses) - 1 - (wanted - 1) * step)} or "
-            f"less, or --frames {max(available, 1)} or less."
+            f"{start + (wanted - 1) * step + 1}. Use start={max(0, len(poses) - 1 - (wanted - 1) * step)} or "
+            f"less, or count={max(available, 1)} or less."
         )
     stop = None if count is None else start + (count - 1) * step + 1
     return poses[start:stop:step]

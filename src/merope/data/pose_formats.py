@@ -35,14 +35,15 @@ _MEROPE_CONVENTION = (
 class RawPoses:
     """Matrices as the file holds them, before direction, axes and handedness are settled.
 
-    ``places`` says where each came from ("line 7", "entry 6"), for error messages.
+    ``places`` says where each came from ("line 7", "entry 6"), for error messages. ``unit`` is what the file states
+    of its lengths, None where it states nothing.
     """
 
     matrices: Float[np.ndarray, "time 3 4"]
     places: tuple[str, ...]
     times: Float[np.ndarray, "time"] | None = None
     frame_ids: tuple[int, ...] | None = None
-    unit: Unit = "m"
+    unit: Unit | None = None
     camera: dict[str, Any] | None = None
 
 
@@ -131,7 +132,7 @@ def read_numpy(path: Path, options: ReadOptions) -> RawPoses:
     try:
         loaded = np.load(io.BytesIO(read_bytes(path)), allow_pickle=False)
         if isinstance(loaded, np.ndarray):
-            return _from_array(path, loaded, None, "m")
+            return _from_array(path, loaded, None, None)
         arrays = {key: loaded[key] for key in loaded.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise PoseFileError(f"{path} is no NumPy array or archive that can be read: {error}.") from None
@@ -143,11 +144,11 @@ def read_numpy(path: Path, options: ReadOptions) -> RawPoses:
             f"{path} holds the arrays {', '.join(arrays) or '(none)'}; camera-to-world matrices are looked for "
             "under 'T_world_cam', 'c2w', 'camera_to_world' or 'poses'. Rename one."
         )
-    unit = str(arrays["unit"]) if "unit" in arrays else "m"
+    unit = str(arrays["unit"]) if "unit" in arrays else None
     return _from_array(path, arrays[names[0]], arrays.get("times"), unit)
 
 
-def _from_array(path: Path, array: np.ndarray, times: np.ndarray | None, unit: str) -> RawPoses:
+def _from_array(path: Path, array: np.ndarray, times: np.ndarray | None, unit: str | None) -> RawPoses:
     if array.ndim != 3 or array.shape[1:] not in ((3, 4), (4, 4)) or len(array) == 0:
         raise PoseFileError(
             f"{path} must hold matrices [T, 3, 4] or [T, 4, 4]; got shape {list(array.shape)}."
@@ -163,7 +164,7 @@ def _from_array(path: Path, array: np.ndarray, times: np.ndarray | None, unit: s
         matrices=array[:, :3].astype(np.float64),
         places=tuple(f"entry {index}" for index in range(len(array))),
         times=None if times is None else np.asarray(times, dtype=np.float64),
-        unit=_checked_unit(path, unit),
+        unit=None if unit is None else _checked_unit(path, unit),
     )
 
 

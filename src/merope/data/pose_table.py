@@ -4,12 +4,13 @@ import gzip
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from jaxtyping import Float
 
 from merope.errors import MeropeError
+from merope.geometry.poses import Unit
 
 
 class PoseFileError(MeropeError):
@@ -36,6 +37,8 @@ class ReadOptions:
     """Camera axes of the file: opencv is x right, y down, z forward; opengl is x right, y up, z back."""
     mirror: Literal["none", "x", "y", "z"] = "none"
     """World axis to negate, for a left-handed world with right-handed camera axes (determinant -1)."""
+    unit: Unit | None = None
+    """What a length of 1 is. None takes the file's word, else its format: metres for KITTI and TUM, unknown for arrays."""
     tolerance: float = 1e-3
     """How far R^T R may be from the identity (largest entry) before the file is refused."""
 
@@ -44,6 +47,8 @@ class ReadOptions:
             raise ValueError(f"skip_lines must be 0 or more, got {self.skip_lines}.")
         if not 0 < self.tolerance < 1:
             raise ValueError(f"tolerance must lie between 0 and 1, got {self.tolerance:g}.")
+        if self.unit is not None and self.unit not in get_args(Unit):
+            raise ValueError(f"unit must be one of {get_args(Unit)} or None, got {self.unit!r}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

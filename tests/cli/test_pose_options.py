@@ -1,0 +1,25 @@
+"""The choices on the command line are those of the library."""
+
+import inspect
+from typing import get_args
+
+import pytest
+
+from merope.cli import demo, evaluate, pose_options
+from merope.data.pose_files import FORMATS
+from merope.geometry import poses
+
+
+def test_every_format_that_can_be_read_can_be_chosen():
+    assert get_args(pose_options.Format) == tuple(FORMATS)
+
+
+def test_every_unit_can_be_chosen():
+    assert get_args(pose_options.Unit) == get_args(poses.Unit)
+
+
+@pytest.mark.parametrize("command", [demo.demo, evaluate.evaluate])
+def test_commands_share_the_choices(command):
+    parameters = inspect.signature(command).parameters
+    assert parameters["format"].annotation == pose_options.Format
+    assert parameters["unit"].annotation == pose_options.Unit | None
