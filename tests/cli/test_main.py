@@ -91,6 +91,18 @@ def test_missing_file_is_named(commands, capsys):
     assert capsys.readouterr().err == "merope missing-file: no/such/poses.txt: no such file or directory\n"
 
 
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (PermissionError(13, "Permission denied by NFS", "a.txt"), "a.txt: permission denied by NFS"),
+        (IsADirectoryError(21, "Ist ein Verzeichnis", "B"), "B: ist ein Verzeichnis"),
+        (FileNotFoundError(2, None, "c"), "c: cannot be opened"),
+    ],
+)
+def test_the_systems_own_words_lose_only_their_first_capital(error, text):
+    assert entry.plain_message(error) == text
+
+
 def test_missing_optional_package_names_its_extra(commands, capsys):
     assert entry.run(["missing-package"]) == 1
     assert "pip install 'merope[eval]'" in capsys.readouterr().err

@@ -135,7 +135,8 @@ def run(arguments: Sequence[str]) -> int:
 def plain_message(error: BaseException) -> str:
     """The text of an error for a reader who never sees the class name."""
     if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {(error.strerror or 'cannot be opened').lower()}"
+        reason = error.strerror or "cannot be opened"
+        return f"{error.filename}: {reason[:1].lower()}{reason[1:]}"
     if isinstance(error, ModuleNotFoundError) and error.name is not None:
         return str(
             MissingDependency.for_extra(error.name, extra=EXTRA_OF[error.name], purpose="this command")
