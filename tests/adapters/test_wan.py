@@ -350,7 +350,7 @@ print("equal")
 @pytest.mark.slow
 @pytest.mark.parametrize(("how", "order"), [("blocks", "compile first"), ("whole", "attach first")])
 def test_compiled_transformers_keep_their_branches(how, order):
-    ran = run_python(COMPILED, arguments=[how, order])
+    ran = run_python(COMPILED, arguments=[how, order], timeout=900)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.strip() == "equal"
 
