@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= 2
 DEMO_ARGS ?=
-CORE := merope.geometry merope.operators merope.cameras merope.encodings merope.attention
+TYPED := $(addprefix merope.,errors files geometry operators cameras attention encodings data worlds evaluation)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format types pytest clean
@@ -43,7 +43,7 @@ lint: $(VENV)/.stamp-dev
 	$(MAKE) --no-print-directory types
 
 types: $(VENV)/.stamp-dev
-	$(BIN)/mypy $(addprefix -p ,$(CORE))
+	$(BIN)/mypy $(addprefix -p ,$(TYPED))
 
 format: $(VENV)/.stamp-dev
 	$(BIN)/ruff format .

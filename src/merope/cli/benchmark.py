@@ -130,7 +130,8 @@ def _metres(
 
     spec = models["merope"].spec
     first = spec.prefix_frames - 1
-    clips, commanded = [], []
+    clips: list[street.StreetClip] = []
+    commanded: list[float] = []
     for name, seed, commands in tqdm(metres_commands(worlds, spec), desc="rendering", unit="world"):
         clips.extend(street.render_commands(name, commands, spec, seed=seed))
         commanded.extend(float(poses[first:].path_length) for poses in commands.values())

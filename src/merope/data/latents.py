@@ -5,7 +5,7 @@ Both take video in [-1, 1] as [batch, 3, frames, height, width] with 1 + 4k fram
 """
 
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -58,8 +58,9 @@ class WanLatents:
     """diffusers' ``AutoencoderKLWan`` with the per-channel normalisation that the original code holds inside."""
 
     def __init__(self, vae: nn.Module) -> None:
-        self.vae = vae
-        config = vae.config
+        # Its config, dtype and encode are diffusers' own, which a type checker does not see in a Module.
+        self.vae = cast(Any, vae)
+        config = self.vae.config
         self.channels = int(config.z_dim)
         self.temporal_stride = 2 ** sum(config.temperal_downsample)
         self.spatial_stride = int(getattr(config, "scale_factor_spatial", 8))
