@@ -217,6 +217,10 @@ def test_a_missing_plot_package_is_found_before_the_weights_are_loaded(tmp_path,
     assert "pip install 'merope[plot]'" in capsys.readouterr().err
 
 
+def test_a_negative_seed_is_refused(tmp_path, capsys):
+    assert "--seed must be >= 0; got -3." in refused(capsys, tmp_path, "--seed=-3")
+
+
 def test_every_picture_is_drawn_once(tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(

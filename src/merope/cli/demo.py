@@ -45,6 +45,8 @@ def demo(
         weights: Folder with other weights (merope, native, estimator.safetensors).
     """
     require("matplotlib", purpose="the demo")
+    if seed < 0:
+        raise ValueError(f"--seed must be >= 0; got {seed}.")
     from merope.cli import street
     from merope.data.overlay import draw_path_inset, enlarge, side_by_side
     from merope.data.pose_files import write_poses
