@@ -161,7 +161,9 @@ def test_other_lens_rate_or_length_is_refused_with_a_way_out():
     frames = windows()[0][0].numpy()
     narrow = Pinhole.from_fov(fov_x_deg=60.0, height=24, width=32)
     for changes in ({"camera": narrow}, {"fps": 25.0}):
-        with pytest.raises(RecoveryFailed, match=r"reads 32 x 24 frames of its own lens at 10 Hz.*ColmapEstimator"):
+        with pytest.raises(
+            RecoveryFailed, match=r"reads 32 x 24 frames of its own lens at 10 Hz.*ColmapEstimator"
+        ):
             estimate(frames, **changes)
     large = Pinhole.from_fov(fov_x_deg=90.0, height=48, width=64)
     with pytest.raises(RecoveryFailed, match="these are 64 x 48"):
