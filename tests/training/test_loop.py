@@ -227,8 +227,13 @@ def test_second_signal_does_not_wait(tmp_path):
         return losses(batch)
 
     trainer.losses = interrupted
-    with pytest.raises(KeyboardInterrupt):
-        trainer.run(progress=False)
+    # A shell starts background jobs with SIGINT ignored; this is about a foreground one.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            trainer.run(progress=False)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_run_with_muon_goes_on_as_if_unbroken(tmp_path):
