@@ -83,7 +83,8 @@ def draw_bev(
     axes.set_ylabel(f"ahead of the first camera ({unit})")
     axes.grid(color="#dddddd", lw=0.6)
     axes.set_axisbelow(True)
-    axes.legend(frameon=False, loc="best")
+    # Beside the axes: a straight road leaves no room inside them.
+    figure.legend(frameon=False, loc="outside right upper")
     if title:
         axes.set_title(title, fontsize=11)
     return figure
