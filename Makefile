@@ -6,7 +6,6 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= 2
 DEMO_ARGS ?=
-TYPED := $(addprefix merope.,errors files geometry operators cameras attention encodings data worlds evaluation)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format types pytest clean
@@ -43,7 +42,7 @@ lint: $(VENV)/.stamp-dev
 	$(MAKE) --no-print-directory types
 
 types: $(VENV)/.stamp-dev
-	$(BIN)/mypy $(addprefix -p ,$(TYPED))
+	$(BIN)/mypy -p merope
 
 format: $(VENV)/.stamp-dev
 	$(BIN)/ruff format .

@@ -4,6 +4,8 @@
 are clean at every step and carry timestep 0 (Wan2.2 TI2V's per-token timesteps).
 """
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -72,7 +74,9 @@ def predict_velocity(
     """
     inputs = impose_prefix(noisy, clean, spec)
     if text is None:
-        text = inputs.new_zeros(inputs.shape[0], spec.text_tokens, transformer.config.text_dim)
+        # Any: torch types every attribute of a module as a tensor or a module.
+        config: Any = transformer.config
+        text = inputs.new_zeros(inputs.shape[0], spec.text_tokens, config.text_dim)
     with adapter.cameras(operator):
         output = transformer(
             hidden_states=inputs,

@@ -3,9 +3,14 @@
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
+
+if TYPE_CHECKING:
+    from merope.data.latents import LinearCodec
+    from merope.training.config import TrainConfig
+    from merope.training.street_clips import StreetClips
 
 
 def train(
@@ -95,7 +100,9 @@ def train(
         print(f"losses are drawn in {run / 'curves.png'}")
 
 
-def _train_estimator(store, codec, config, steps: int | None, output: Path) -> None:  # noqa: ANN001
+def _train_estimator(
+    store: "StreetClips", codec: "LinearCodec", config: "TrainConfig", steps: int | None, output: Path
+) -> None:
     from merope.evaluation.estimators.motion_training import MotionTrainConfig, train_motion_network
     from merope.evaluation.estimators.network import NetworkEstimator
 

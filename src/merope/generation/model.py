@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from diffusers import WanTransformer3DModel
 from safetensors import SafetensorError, safe_open
@@ -47,7 +48,8 @@ def load_video_model(folder: str | Path) -> VideoModel:
         base, steps = config["transformer"], config["summary"].get("steps")
     except (KeyError, ValueError, TypeError) as error:
         raise CheckpointMismatch(f"{described} does not describe a video model: {error}") from error
-    transformer = WanTransformer3DModel(**base)
+    # Any: diffusers' classes are untyped.
+    transformer: Any = WanTransformer3DModel(**base)
     path = folder / "transformer.safetensors"
     wanted = transformer.state_dict()
     try:

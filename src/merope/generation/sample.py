@@ -74,16 +74,17 @@ def sample_latents(
 ) -> Float[Tensor, "clip chan time row col"]:
     """Latents of whole clips from noise; the given latent frames come back unchanged."""
     spec = model.spec
-    if scheduler is None:
-        scheduler = FlowMatchEulerDiscreteScheduler(num_train_timesteps=NUM_TRAIN_TIMESTEPS, shift=spec.shift)
+    solver: Any = scheduler
+    if solver is None:
+        solver = FlowMatchEulerDiscreteScheduler(num_train_timesteps=NUM_TRAIN_TIMESTEPS, shift=spec.shift)
         # Wan's own levels. By itself this scheduler ends at the shifted level of its first training step, 0.004 at a
         # shift of 2, and so spends one of the model calls on latents that are clean already.
-        scheduler.set_timesteps(sigmas=[1 - step / steps for step in range(steps)])
+        solver.set_timesteps(sigmas=[1 - step / steps for step in range(steps)])
     else:
-        scheduler.set_timesteps(steps)
-    if not hasattr(scheduler, "sigmas") or float(scheduler.sigmas[0]) > 1:
+        solver.set_timesteps(steps)
+    if not hasattr(solver, "sigmas") or float(solver.sigmas[0]) > 1:
         raise ValueError(
-            f"scheduler must be a flow scheduler, with noise levels between 0 and 1; {type(scheduler).__name__} is not, "
+            f"scheduler must be a flow scheduler, with noise levels between 0 and 1; {type(solver).__name__} is not, "
             "as it is set. Use FlowMatchEulerDiscreteScheduler, or UniPCMultistepScheduler with use_flow_sigmas=True and "
             "prediction_type='flow_prediction'."
         )
@@ -91,15 +92,15 @@ def sample_latents(
     given, operator = given.to(device), operator.to(device)
     latents = impose_prefix(noise.to(device), given, spec)
     for index, timestep in enumerate(
-        tqdm(scheduler.timesteps, desc="generating", unit="step", disable=not progress)
+        tqdm(solver.timesteps, desc="generating", unit="step", disable=not progress)
     ):
         # Not timestep / 1000: some schedulers round their timesteps down to whole numbers.
-        sigma = torch.full((len(latents),), float(scheduler.sigmas[index]), device=device)
+        sigma = torch.full((len(latents),), float(solver.sigmas[index]), device=device)
         with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
             velocity = predict_velocity(
                 model.transformer, model.adapter, latents, given, sigma, operator, spec
             )
-        latents = scheduler.step(velocity, timestep, latents, return_dict=False)[0]
+        latents = solver.step(velocity, timestep, latents, return_dict=False)[0]
         latents = impose_prefix(latents, given, spec)
     return latents
 

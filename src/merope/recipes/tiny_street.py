@@ -4,11 +4,11 @@ from typing import Any
 
 from merope.adapters.spec import VideoSpec
 from merope.cameras import Pinhole
-from merope.encodings import MeRoPE, Native, encoding_to_config
+from merope.encodings import CameraEncoding, MeRoPE, Native, encoding_to_config
 from merope.training.config import OptimizerConfig, TrainConfig
 from merope.training.street_clips import StreetClipsConfig
 
-ENCODINGS = {"merope": MeRoPE(head_dim=128), "native": Native(head_dim=128)}
+ENCODINGS: dict[str, CameraEncoding] = {"merope": MeRoPE(head_dim=128), "native": Native(head_dim=128)}
 """Encodings that the preset is trained with: ours, and the backbone without camera encoding."""
 
 HELD_OUT_SEED = 1_000_000

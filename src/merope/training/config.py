@@ -42,7 +42,7 @@ class TrainConfig:
     """Camera encoding, as `encoding_to_config` gives it."""
     compression: int
     """Adapter compression C."""
-    schedule: str | tuple[int, ...]
+    schedule: Literal["alternate", "every"] | tuple[int, ...]
     """Blocks with a camera branch."""
     trains: Literal["branch", "all"]
     """What is trained: the camera branches, or the backbone too."""

@@ -251,8 +251,8 @@ class Trainer:
         try:
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            for changed, handler in before.items():
+                signal.signal(changed, handler)
 
 
 def learning_rate(step: int, config: TrainConfig) -> float:

@@ -5,7 +5,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -51,11 +51,12 @@ def world_paths(seed: int, config: StreetClipsConfig) -> list[Poses]:
     base = random_drive(seed, config.num_frames, config.fps)
     rng = np.random.default_rng([seed, 0x7A12])
     curvatures = rng.uniform(0.015, 0.06, size=2)
+    sides: tuple[Literal["left", "right"], ...] = ("left", "right")
     return [
         base,
         *(
             turn_variant(base, side=side, start=config.turn_start, curvature=float(curvature), fps=config.fps)
-            for side, curvature in zip(("left", "right"), curvatures, strict=True)
+            for side, curvature in zip(sides, curvatures, strict=True)
         ),
     ]
 

@@ -17,10 +17,11 @@ from merope.files import write_text_atomically
 from merope.training.config import OptimizerConfig, TrainConfig
 
 
-def build_model(config: TrainConfig) -> tuple[WanTransformer3DModel, CameraAdapter]:
+def build_model(config: TrainConfig) -> tuple[nn.Module, CameraAdapter]:
     """A fresh transformer with camera branches; equal configs give equal weights."""
     torch.manual_seed(config.seed)
-    transformer = WanTransformer3DModel(**config.transformer)
+    # Any: diffusers' classes are untyped.
+    transformer: Any = WanTransformer3DModel(**config.transformer)
     adapter = attach(
         transformer,
         encoding=encoding_from_config(config.encoding),
