@@ -278,6 +278,11 @@ class CameraOperator:
         return sum(band.width for band in self.bands)
 
     @property
+    def num_heads(self) -> int:
+        """How many heads the factors tell apart; 1 where all heads share them."""
+        return max([1, *(tensor.shape[1] for tensor in self.tensors())])
+
+    @property
     def grouped(self) -> bool:
         """Whether any band depends on the query camera."""
         return any(band.grouped for band in self.bands)
@@ -319,6 +324,19 @@ class CameraOperator:
         heads = max(piece.shape[1] for piece in pieces)
         shape = (self.batch, heads, self.num_queries, self.num_keys)
         out = self._block_diagonal(pieces, shape)
+        return out.squeeze(1) if heads == 1 else out
+
+    def pair(self, query_token: int, key_token: int) -> Float[Tensor, "..."]:
+        """U_ab of one pair of tokens, ``[B, d, d]``, or ``[B, H, d, d]`` where heads differ."""
+        pieces = []
+        for band in self.bands:
+            left = _token_matrices(band, band.left, self.num_queries, self.batch)[:, :, query_token]
+            right = _token_matrices(band, band.right, self.num_keys, self.batch)
+            if band.grouped:
+                right = right[:, :, query_token // (self.num_queries // self.num_query_cameras)]
+            pieces.append(left.mT @ right[:, :, key_token])
+        heads = max(piece.shape[1] for piece in pieces)
+        out = self._block_diagonal(pieces, (self.batch, heads))
         return out.squeeze(1) if heads == 1 else out
 
     def dense_left(self) -> Float[Tensor, "..."]:

@@ -5,8 +5,8 @@ import torch
 
 from merope.adapters import CameraBranch
 from merope.attention import camera_attention
+from merope.cameras.scenes import random_drive
 from merope.encodings import MeRoPE
-from tests.support.scenes import random_drive
 
 TOKENS, DIM = 18, 256
 

@@ -9,9 +9,9 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from merope.adapters import load_adapter, read_adapter_config, save_adapter
+from merope.cameras.scenes import random_drive
 from merope.encodings import HeadLayout, MeRoPE, Native
 from merope.errors import CheckpointMismatch
-from tests.support.scenes import random_drive
 from tests.support.wan import awake, inputs, run, tiny_wan, with_branches
 
 

@@ -9,9 +9,9 @@ from accelerate.utils import send_to_device
 from torch import nn
 
 from merope.adapters import attach, scheduled_blocks
+from merope.cameras.scenes import SCENES, random_drive, scene
 from merope.encodings import MeRoPE, Native
 from tests.support.fresh_python import run_python
-from tests.support.scenes import SCENES, random_drive, scene
 from tests.support.wan import awake, inputs, run, tiny_wan, with_branches
 
 # The 1.3B model takes one time per clip, the 5B one per token.
@@ -312,7 +312,7 @@ COMPILED = """
 import sys
 import torch
 from tests.support.wan import awake, inputs, run, tiny_wan, with_branches
-from tests.support.scenes import random_drive
+from merope.cameras.scenes import random_drive
 
 how, order = sys.argv[1:]
 

@@ -5,10 +5,10 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from merope.attention import camera_attention
+from merope.cameras.scenes import SCENES, random_drive, scene
 from merope.encodings import MeRoPE, Native
 from merope.operators import Band, CameraOperator
 from tests.support.operators import BATCH, CAMERAS, KEYS, PER_CAMERA, random_operator
-from tests.support.scenes import SCENES, random_drive, scene
 
 QUERIES = CAMERAS * PER_CAMERA
 HEADS = 5

@@ -10,7 +10,7 @@ import torch
 from torch._dynamo.utils import counters
 from merope.attention import camera_attention
 from merope.encodings import MeRoPE
-from tests.support.scenes import random_drive
+from merope.cameras.scenes import random_drive
 
 budget = int(sys.argv[1])
 encoding = MeRoPE(head_dim=64)

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from merope.attention import available_backends, camera_attention, why_not
+from merope.cameras import scenes
 from merope.encodings import MeRoPE
-from tests.support import scenes
 from tests.support.fresh_python import run_python
 from tests.support.operators import BATCH, KEYS, random_operator
 

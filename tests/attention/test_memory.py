@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from merope.attention import camera_attention
+from merope.cameras.scenes import random_drive
 from merope.encodings import MeRoPE
 from tests.support.memory import LiveBytes
-from tests.support.scenes import random_drive
 
 HEADS, SIZE = 2, 64
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from merope.attention import camera_attention
+from merope.cameras.scenes import pinhole_dirs, random_drive, rays, turned
 from merope.encodings import MeRoPE
 from tests.support.closeness import assert_as_accurate
 from tests.support.operators import random_operator
-from tests.support.scenes import pinhole_dirs, random_drive, rays, turned
 
 HEADS = 3
 
@@ -47,13 +47,23 @@ def test_low_precision_is_as_accurate_as_plain_torch_there(dtype, reach, budget)
     view = random_drive(3, reach=reach)
     exact_operator = MeRoPE(head_dim=64).operator(view, dtype=torch.float64)
     operator = MeRoPE(head_dim=64).operator(view)
-    rounded = draw(operator, dtype)
-    exact = with_gradients(
-        lambda q, k, v: camera_attention(q, k, v, exact_operator, backend="reference"),
-        [x.double() for x in rounded],
+    ours, plain, exact = [], [], []
+    # The largest error of one draw is luck; of four, less so.
+    for seed in range(4):
+        rounded = draw(operator, dtype, seed)
+        exact.append(
+            with_gradients(
+                lambda q, k, v: camera_attention(q, k, v, exact_operator, backend="reference"),
+                [x.double() for x in rounded],
+            )
+        )
+        plain.append(with_gradients(plain_pairwise(exact_operator.dense()), rounded))
+        ours.append(
+            with_gradients(lambda q, k, v: camera_attention(q, k, v, operator, memory_budget=budget), rounded)
+        )
+    ours, plain, exact = (
+        [torch.cat(parts) for parts in zip(*runs, strict=True)] for runs in (ours, plain, exact)
     )
-    plain = with_gradients(plain_pairwise(exact_operator.dense()), rounded)
-    ours = with_gradients(lambda q, k, v: camera_attention(q, k, v, operator, memory_budget=budget), rounded)
     for got, naive, truth in zip(ours, plain, exact, strict=True):
         assert got.dtype == dtype
         assert_as_accurate(got, plain=naive, exact=truth)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from merope.cameras.rays import ViewRays
-from tests.support.scenes import GRID, matrices, pinhole_dirs, random_drive, turned
+from merope.cameras.scenes import GRID, matrices, pinhole_dirs, random_drive, turned
 
 
 def some_matrices(dtype=torch.float64):

@@ -12,10 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from merope.cameras.rays import ViewRays
-from merope.encodings import HeadLayout, MeRoPE, Native
-from tests.encodings.derivation import dense as derived
-from tests.support.fresh_python import run_python
-from tests.support.scenes import (
+from merope.cameras.scenes import (
     GRID,
     SCENES,
     moved_rigidly,
@@ -25,6 +22,9 @@ from tests.support.scenes import (
     scene,
     turned,
 )
+from merope.encodings import HeadLayout, MeRoPE, Native
+from tests.encodings.derivation import dense as derived
+from tests.support.fresh_python import run_python
 
 BANDS = {"disp": slice(0, 36), "rot": slice(36, 72), "trans": slice(72, 96), "native": slice(96, 128)}
 

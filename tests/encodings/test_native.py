@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from merope.cameras.rays import ViewRays
+from merope.cameras.scenes import GRID, SCENES, matrices, pinhole_dirs, random_drive, scene, turned
 from merope.encodings import MeRoPE, Native
-from tests.support.scenes import GRID, SCENES, matrices, pinhole_dirs, random_drive, scene, turned
 
 
 @pytest.mark.parametrize("name", SCENES)

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from merope.adapters import CameraAdapter, attach
 from merope.cameras.rays import ViewRays
+from merope.cameras.scenes import random_drive
 from merope.encodings import MeRoPE
-from tests.support.scenes import random_drive
 
 CHANNELS, VIEWS, ROWS, COLS = 4, 3, 2, 3
 

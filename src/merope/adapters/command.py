@@ -27,11 +27,13 @@ def latent_matrices(cameras: Sequence[Poses], spec: VideoSpec) -> Float[Tensor, 
 def latent_rays(T_world_cam: Float[Tensor, "clip view 4 4"], spec: VideoSpec) -> ViewRays:
     """Rays of every token of clips whose latent frames have these poses."""
     rows, cols = spec.token_grid
-    dirs, valid = TokenGrid(rows, cols).token_rays(CameraModel.from_dict(spec.camera))
+    camera = CameraModel.from_dict(spec.camera)
+    dirs, valid = TokenGrid(rows, cols).token_rays(camera)
     clips, views = T_world_cam.shape[:2]
     return ViewRays.from_poses(
         T_world_cam,
         dirs.expand(clips, views, -1, -1),
         valid=valid.expand(clips, views, -1),
         grid=(rows, cols),
+        camera=camera,
     )

@@ -124,6 +124,11 @@ def _check(
         raise ValueError(
             f"query, key and value must have equally many heads; got {query.shape[1]}, {key.shape[1]}, {value.shape[1]}."
         )
+    if operator.num_heads not in (1, query.shape[1]):
+        raise ValueError(
+            f"the operator tells {operator.num_heads} heads apart; query has {query.shape[1]}. Make the encoding for as "
+            "many heads as attention has (num_heads=)."
+        )
     device = next((tensor.device for tensor in operator.tensors()), query.device)
     if not query.device == key.device == value.device == device:
         raise ValueError(

@@ -7,6 +7,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from merope.cameras.base import CameraModel
+
+# A lens whose rays differ by more than this from the tokens' (radians) is another lens.
+_SAME_RAY = 1e-4
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ViewRays:
@@ -33,6 +38,9 @@ class ViewRays:
     """Row of each token in its view's grid."""
     col: Float[Tensor, "token"]
     """Column of each token in its view's grid."""
+    lens: CameraModel | None = None
+    """The lens on a raster of one pixel per token, counted from the corner; None where only rays are known.
+    Encodings that project into a view need it."""
 
     def __post_init__(self) -> None:
         batch, views, tokens, _ = self.dirs_cam.shape
@@ -74,6 +82,30 @@ class ViewRays:
                 f"dirs_cam must have unit length; the worst is {float(length.flatten()[index]):.6f} (ray {index}). "
                 "Pass the output of CameraModel.unproject, or normalise first."
             )
+        if self.lens is not None:
+            self._check_lens(self.lens)
+
+    def _check_lens(self, lens: CameraModel) -> None:
+        batch, views, tokens, _ = self.dirs_cam.shape
+        if lens.height * lens.width != tokens or lens.pixel_origin != "corner":
+            raise ValueError(
+                f"lens must lie on a raster of one pixel per token, counted from the corner: {tokens} pixels; got "
+                f"{lens.height} x {lens.width} from the {lens.pixel_origin}. ViewRays.from_poses(camera=) resizes."
+            )
+        if lens.view_shape not in ((), (batch, views)):
+            raise ValueError(
+                f"the lens's parameters must be numbers or have shape [batch, view] = {[batch, views]}; got "
+                f"{list(lens.view_shape)}."
+            )
+        expected, has_ray = lens.pixel_rays()
+        expected, has_ray = expected.flatten(-3, -2), has_ray.flatten(-2)
+        both = self.valid & has_ray
+        off = (self.dirs_cam - expected).norm(dim=-1)[both]
+        if off.numel() and off.max() > _SAME_RAY:
+            raise ValueError(
+                f"camera and dirs_cam disagree by up to {float(off.max()):.3g} rad. Take both from one camera: "
+                "TokenGrid.token_rays(camera). Are height and width, or rows and columns, swapped?"
+            )
 
     @classmethod
     def from_poses(
@@ -84,6 +116,7 @@ class ViewRays:
         valid: Bool[Tensor, "batch view token"] | None = None,
         grid: tuple[int, int] | None = None,
         time: Tensor | None = None,
+        camera: CameraModel | None = None,
     ) -> Self:
         """Rays of cameras given by camera-to-world matrices, metres, OpenCV axes.
 
@@ -92,11 +125,12 @@ class ViewRays:
 
         ``grid`` is (rows, columns) of each view's tokens in row-major order; without it the tokens lie in
         one row. ``time`` is the native temporal coordinate, [view] or [batch, view]; without it views
-        count 0, 1, 2, ....
+        count 0, 1, 2, .... ``camera`` is the lens of the frames that the tokens come from, of any size;
+        encodings that project points into a view (PRoPE, URoPE, RayRoPE, CRePE) need it.
 
         Raises:
-            ValueError: if shapes disagree, a value is not finite, or a matrix is transposed, left-handed, or
-                further than 1e-4 from a rotation.
+            ValueError: if shapes disagree, a value is not finite, a matrix is transposed, left-handed, or
+                further than 1e-4 from a rotation, or the camera's rays are not the tokens'.
         """
         matrices = torch.as_tensor(T_world_cam)
         dirs = torch.as_tensor(dirs_cam)
@@ -156,6 +190,9 @@ class ViewRays:
             time=clock.to("cpu", torch.float64).expand(batch, views),
             row=torch.arange(rows, dtype=torch.float64).repeat_interleave(cols),
             col=torch.arange(cols, dtype=torch.float64).repeat(rows),
+            lens=None
+            if camera is None
+            else camera.with_pixel_origin("corner").resize(height=rows, width=cols),
         )
 
     @property
@@ -172,6 +209,12 @@ class ViewRays:
     def tokens_per_view(self) -> int:
         """Tokens of each camera."""
         return self.dirs_cam.shape[2]
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of each view's tokens."""
+        rows = len(self.row.unique())
+        return rows, self.tokens_per_view // rows
 
     @property
     def num_tokens(self) -> int:

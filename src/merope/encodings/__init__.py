@@ -2,7 +2,7 @@
 
 from merope.encodings.base import CameraEncoding, Claims
 from merope.encodings.merope import HeadLayout, MeRoPE
-from merope.encodings.native import Native
+from merope.encodings.native import Native, NoEncoding
 from merope.encodings.registry import encoding_from_config, encoding_to_config
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "HeadLayout",
     "MeRoPE",
     "Native",
+    "NoEncoding",
     "encoding_from_config",
     "encoding_to_config",
 ]

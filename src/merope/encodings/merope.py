@@ -1,14 +1,23 @@
 """MeRoPE: ray-local minimum rotations, metric rotary translation, disparity anchors (Eqs. 5-11)."""
 
 import math
-from dataclasses import dataclass, replace
-from typing import Literal, Self
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self
 
 import torch
-from torch import Tensor
 
 from merope.cameras.rays import ViewRays
-from merope.encodings.base import Claims, key_rays, valid_keys
+from merope.encodings.base import (
+    ActsOn,
+    Claims,
+    Facts,
+    assemble,
+    kept,
+    key_rays,
+    offsets_query,
+    require_acts_on,
+    require_positive,
+)
 from merope.encodings.native import native_band
 from merope.geometry.sphere import epipolar_anchors, minrot, minrot_axis, transported_anchor_axes
 from merope.operators import Band, Block, CameraOperator, MinRotate3, Rotate2, Rotate3
@@ -67,6 +76,8 @@ class MeRoPE:
         ValueError: if the layout does not fit the head, the anchors or the wavelengths.
     """
 
+    facts: ClassVar[Facts] = Facts(title="MeRoPE", source="the paper that this project implements, Eqs. 5-11")
+
     head_dim: int = 128
     layout: HeadLayout | None = None
     """None is `HeadLayout.for_head_dim`."""
@@ -86,6 +97,8 @@ class MeRoPE:
     """"minrot" is the paper's; "transported" carries the far direction's frame along the arc."""
     min_scene_depth: float = 0.0
     """Nearest depth in metres at which the arc ends; zero is the paper's arc."""
+    acts_on: ActsOn = "qkvo"
+    """Eq. 1 has U on values too."""
 
     def __post_init__(self) -> None:
         layout = self.resolved_layout
@@ -124,8 +137,8 @@ class MeRoPE:
                 "a trans width of 6 leaves one wavelength per axis, where Eq. 7 divides by K - 1 = 0. "
                 "Give that wavelength as single_frequency=."
             )
-        if not 0 < self.native_base < math.inf:
-            raise ValueError(f"native_base must be > 0; got {self.native_base}.")
+        require_positive(native_base=self.native_base)
+        require_acts_on(self.acts_on)
         if self.anchor_frames not in ("minrot", "transported"):
             raise ValueError(f"anchor_frames must be 'minrot' or 'transported'; got {self.anchor_frames!r}.")
         if not 0 <= self.min_scene_depth < math.inf:
@@ -174,34 +187,18 @@ class MeRoPE:
         keys = key_rays(queries, keys)
         layout = self.resolved_layout
         with torch.autocast("cpu", enabled=False):
-            bands = [
-                _cast(band, dtype, device)
-                for band in (
-                    self._disparity(queries, keys, layout.disp),
-                    self._rotation(queries, keys, layout.rot),
-                    self._translation(queries, keys, layout.trans),
-                )
-                if band is not None
-            ]
-            if sum(layout.native):
-                bands.append(
-                    native_band(
-                        queries, keys, widths=layout.native, base=self.native_base, dtype=dtype, device=device
-                    )
-                )
-        return CameraOperator(
-            bands=tuple(bands),
-            batch=queries.batch,
-            num_query_cameras=queries.num_views,
-            num_queries=queries.num_tokens,
-            num_keys=keys.num_tokens,
-            key_valid=valid_keys(keys, device),
-        )
+            bands = (
+                self._disparity(queries, keys, layout.disp),
+                self._rotation(queries, keys, layout.rot),
+                self._translation(queries, keys, layout.trans),
+                native_band(queries, keys, widths=layout.native, base=self.native_base),
+            )
+            return assemble(bands, queries, keys, acts_on=self.acts_on, dtype=dtype, device=device)
 
     def _disparity(self, queries: ViewRays, keys: ViewRays, width: int) -> Band | None:
         if width == 0 or "disp" not in self.components:
-            return _kept("disp", width)
-        offsets = _offsets_query(queries, keys)  # [B, G, V, 3]
+            return kept("disp", width)
+        offsets = offsets_query(queries, keys)  # [B, G, V, 3]
         dirs_world = torch.einsum("bvxy,bvpy->bvpx", keys.R_world_cam, keys.dirs_cam)
         dirs_query = torch.einsum("bgyx,bvpy->bgvpx", queries.R_world_cam, dirs_world)
         anchors = epipolar_anchors(
@@ -225,15 +222,15 @@ class MeRoPE:
 
     def _rotation(self, queries: ViewRays, keys: ViewRays, width: int) -> Band | None:
         if width == 0 or "rot" not in self.components:
-            return _kept("rot", width)
+            return kept("rot", width)
         return Band(
             name="rot", width=width, size=3, num_blocks=1, left=_ray_frames(queries), right=_ray_frames(keys)
         )
 
     def _translation(self, queries: ViewRays, keys: ViewRays, width: int) -> Band | None:
         if width == 0 or "trans" not in self.components:
-            return _kept("trans", width)
-        offsets = _offsets_query(queries, keys)
+            return kept("trans", width)
+        offsets = offsets_query(queries, keys)
         omega = 2 * math.pi / torch.tensor(self.wavelengths, dtype=torch.float64)
         # Reduced in float64: at 100 m and 0.5 m the phase is 1257 rad, where bfloat16 steps by 8.
         phases = torch.remainder(offsets[..., None] * omega, 2 * math.pi).flatten(-2)[:, None]
@@ -241,25 +238,7 @@ class MeRoPE:
         return Band(name="trans", width=width, size=2, num_blocks=width // 2, right=right, grouped=True)
 
 
-def _kept(name: str, width: int) -> Band | None:
-    """Channels that stay as they are, or nothing where there are none."""
-    return Band(name=name, width=width) if width else None
-
-
-def _offsets_query(queries: ViewRays, keys: ViewRays) -> Tensor:
-    """Δo_{j|i} for all pairs of cameras, [B, G, V, 3] metres (Eq. 2)."""
-    offsets_world = keys.center_world[:, None] - queries.center_world[:, :, None]
-    return torch.einsum("bgyx,bgvy->bgvx", queries.R_world_cam, offsets_world)
-
-
 def _ray_frames(rays: ViewRays) -> Rotate3:
     """R_i A_ip for every token, as one block per token."""
     frames = rays.R_world_cam[:, :, None] @ minrot(rays.dirs_cam)
     return Rotate3(frames.flatten(1, 2)[:, None, :, None])
-
-
-def _cast(band: Band, dtype: torch.dtype, device: torch.device | str) -> Band:
-    def cast(block: Block | None) -> Block | None:
-        return None if block is None else block.map_tensors(lambda tensor: tensor.to(dtype).to(device))
-
-    return replace(band, left=cast(band.left), right=cast(band.right))

@@ -1,61 +1,37 @@
 """The backbone's own spatio-temporal rotary embedding, and the encoding that has nothing else."""
 
-import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
-from torch import Tensor
 
 from merope.cameras.rays import ViewRays
-from merope.encodings.base import Claims, key_rays, valid_keys
-from merope.operators import Band, CameraOperator, Rotate2
+from merope.encodings.base import (
+    ActsOn,
+    Claims,
+    Facts,
+    assemble,
+    kept,
+    key_rays,
+    require_acts_on,
+    require_positive,
+)
+from merope.encodings.rotary import native_phases, rotary_band
+from merope.operators import Band, CameraOperator
 
 
 def native_band(
-    queries: ViewRays,
-    keys: ViewRays,
-    *,
-    widths: tuple[int, int, int],
-    base: float,
-    dtype: torch.dtype,
-    device: torch.device | str,
-) -> Band:
+    queries: ViewRays, keys: ViewRays, *, widths: tuple[int, int, int], base: float
+) -> Band | None:
     """Rotary embedding over (time, row, column) with ``widths`` channels each (U^native of Eq. 11).
 
     Pairs are interleaved and axis frequencies are ``base ** (-2 m / width)``, as in Wan; the pairwise
-    rotation is by (key position - query position).
+    rotation is by (key position - query position). None where no axis has channels.
     """
-    return Band(
-        name="native",
-        width=sum(widths),
-        size=2,
-        num_blocks=sum(widths) // 2,
-        left=_rotation(queries, widths, base, dtype, device),
-        right=_rotation(keys, widths, base, dtype, device),
-    )
-
-
-def _rotation(
-    rays: ViewRays, widths: tuple[int, int, int], base: float, dtype: torch.dtype, device: torch.device | str
-) -> Rotate2:
-    batch, views, tokens = rays.valid.shape
-    positions = (
-        rays.time[:, :, None].expand(batch, views, tokens),
-        rays.row.expand(batch, views, tokens),
-        rays.col.expand(batch, views, tokens),
-    )
-    phases = torch.cat(
-        [
-            position[..., None] * _frequencies(width, base)
-            for position, width in zip(positions, widths, strict=True)
-        ],
-        dim=-1,
-    ).flatten(1, 2)[:, None]  # [B, 1, N, M]
-    return Rotate2(phases.cos().to(dtype).to(device), phases.sin().to(dtype).to(device))
-
-
-def _frequencies(width: int, base: float) -> Tensor:
-    return base ** (-torch.arange(0, width, 2, dtype=torch.float64) / max(width, 1))
+    if not sum(widths):
+        return None
+    query_phases, key_phases = (native_phases(rays, widths=widths, base=base) for rays in (queries, keys))
+    return rotary_band("native", query_phases, key_phases)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +42,16 @@ class Native:
     compared with.
     """
 
+    facts: ClassVar[Facts] = Facts(
+        title="native rotary alone", source="Su et al. 2024, as in Wan (Team Wan et al. 2025)"
+    )
+
     head_dim: int = 128
     native_widths: tuple[int, int, int] = (16, 8, 8)
     """Channels of the time, row and column axes."""
     native_base: float = 10_000.0
+    acts_on: ActsOn = "qkvo"
+    """The band on values too, as in MeRoPE's branch; "qk" is the usual rotary embedding."""
 
     def __post_init__(self) -> None:
         if any(width % 2 or width < 0 for width in self.native_widths):
@@ -79,8 +61,8 @@ class Native:
                 f"native_widths {self.native_widths} sum to {sum(self.native_widths)}, over head_dim "
                 f"{self.head_dim}."
             )
-        if not 0 < self.native_base < math.inf:
-            raise ValueError(f"native_base must be > 0; got {self.native_base}.")
+        require_positive(native_base=self.native_base)
+        require_acts_on(self.acts_on)
 
     @property
     def claims(self) -> Claims:
@@ -97,26 +79,39 @@ class Native:
     ) -> CameraOperator:
         """The operator of the native rotary embedding."""
         keys = key_rays(queries, keys)
-        bands = []
-        width = sum(self.native_widths)
-        if self.head_dim > width:
-            bands.append(Band(name="keep", width=self.head_dim - width))
-        if width:
-            bands.append(
-                native_band(
-                    queries,
-                    keys,
-                    widths=self.native_widths,
-                    base=self.native_base,
-                    dtype=dtype,
-                    device=device,
-                )
-            )
-        return CameraOperator(
-            bands=tuple(bands),
-            batch=queries.batch,
-            num_query_cameras=queries.num_views,
-            num_queries=queries.num_tokens,
-            num_keys=keys.num_tokens,
-            key_valid=valid_keys(keys, device),
+        bands = (
+            kept("keep", self.head_dim - sum(self.native_widths)),
+            native_band(queries, keys, widths=self.native_widths, base=self.native_base),
+        )
+        return assemble(bands, queries, keys, acts_on=self.acts_on, dtype=dtype, device=device)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoEncoding:
+    """The backbone as it is: no branch, no features, U = I."""
+
+    facts: ClassVar[Facts] = Facts(
+        title="no camera encoding", source="the backbone alone (Table 2, first row)", placement="none"
+    )
+
+    head_dim: int = 128
+    acts_on: ActsOn = "qkvo"
+
+    @property
+    def claims(self) -> Claims:
+        """It sees no pose at all."""
+        return Claims(metric=False, per_token=True, norm_preserving=True)
+
+    def operator(
+        self,
+        queries: ViewRays,
+        keys: ViewRays | None = None,
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> CameraOperator:
+        """The identity for every pair."""
+        keys = key_rays(queries, keys)
+        return assemble(
+            (kept("keep", self.head_dim),), queries, keys, acts_on=self.acts_on, dtype=dtype, device=device
         )

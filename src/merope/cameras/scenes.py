@@ -1,15 +1,21 @@
 """The standing scenes: the arrangements of cameras where camera encodings break, by name.
 
 Each is a `ViewRays` with a batch of two clips, three views and a grid that is not square. Metres, OpenCV
-axes. `SCENES` maps names to functions of nothing; `scene(name)` calls one.
+axes. `SCENES` maps names to functions of nothing; `scene(name)` calls one. Where one lens has all the rays of a
+scene, the scene carries it.
 """
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from merope.cameras.base import CameraModel
+from merope.cameras.kannala_brandt import KannalaBrandt
+from merope.cameras.pinhole import Pinhole
 from merope.cameras.rays import ViewRays
 from merope.geometry.rotations import rotvec_to_matrix
 
@@ -18,13 +24,19 @@ BATCH = 2
 VIEWS = 3
 
 
-def pinhole_dirs(grid: tuple[int, int] = GRID, *, half_width: float = 0.7) -> Tensor:
-    """Unit rays of a grid's patch centres through a pinhole, [P, 3] float64; none is the optical axis."""
+def pinhole_lens(
+    grid: tuple[int, int] = GRID, *, half_width: float = 0.7, center: tuple[float, float] | None = None
+) -> Pinhole:
+    """A pinhole on a raster of one pixel per token; by default no token looks along the optical axis."""
     rows, cols = grid
-    x = (torch.arange(cols, dtype=torch.float64) + 0.5 - cols / 2 + 0.03) / (cols / 2) * half_width
-    y = (torch.arange(rows, dtype=torch.float64) + 0.5 - rows / 2 + 0.01) / (cols / 2) * half_width
-    rays = torch.stack([x.expand(rows, cols), y[:, None].expand(rows, cols), torch.ones(rows, cols)], -1)
-    return (rays / rays.norm(dim=-1, keepdim=True)).flatten(0, 1)
+    cx, cy = (cols / 2 - 0.03, rows / 2 - 0.01) if center is None else center
+    focal_px = cols / 2 / half_width
+    return Pinhole(fx=focal_px, fy=focal_px, cx=cx, cy=cy, width=cols, height=rows, pixel_origin="corner")
+
+
+def pinhole_dirs(grid: tuple[int, int] = GRID, *, half_width: float = 0.7) -> Tensor:
+    """Unit rays of `pinhole_lens`, [P, 3] float64."""
+    return pinhole_lens(grid, half_width=half_width).pixel_rays()[0].flatten(0, 1)
 
 
 def matrices(rotations: Tensor, centers: Tensor) -> Tensor:
@@ -36,7 +48,7 @@ def matrices(rotations: Tensor, centers: Tensor) -> Tensor:
     return out
 
 
-def rays(rotations: Tensor, centers: Tensor, dirs: Tensor, **options) -> ViewRays:
+def rays(rotations: Tensor, centers: Tensor, dirs: Tensor, **options: Any) -> ViewRays:
     """ViewRays of [B, V] cameras that share the token rays ``dirs`` [P, 3], in the standing grid."""
     batch, views = centers.shape[:2]
     options = {"grid": GRID, **options}
@@ -45,25 +57,36 @@ def rays(rotations: Tensor, centers: Tensor, dirs: Tensor, **options) -> ViewRay
     )
 
 
+def seen_through(lens: CameraModel, rotations: Tensor, centers: Tensor) -> ViewRays:
+    """ViewRays of [B, V] cameras that share a lens whose raster has one pixel per token."""
+    dirs, valid = lens.pixel_rays()
+    valid = valid.flatten().expand(*centers.shape[:2], -1)
+    grid = (lens.height, lens.width)
+    return rays(rotations, centers, dirs.flatten(0, 1), valid=valid, grid=grid, camera=lens)
+
+
 def straight_drive() -> ViewRays:
     """Straight ahead at 4 m per latent frame, no turn: every past camera lies at -e_z of the query."""
-    return rays(torch.eye(3, dtype=torch.float64), ahead(4.0), pinhole_dirs())
+    return seen_through(pinhole_lens(), torch.eye(3, dtype=torch.float64), ahead(4.0))
 
 
 def coincident_centres() -> ViewRays:
     """Cameras that turn on one spot: every baseline is zero."""
-    return rays(turned(), torch.zeros(BATCH, VIEWS, 3, dtype=torch.float64), pinhole_dirs())
+    return seen_through(pinhole_lens(), turned(), torch.zeros(BATCH, VIEWS, 3, dtype=torch.float64))
 
 
 def ray_at_epipole() -> ViewRays:
     """One token of each view looks exactly along the direction of travel, towards the next cameras."""
-    dirs = pinhole_dirs()
-    dirs[1] = torch.tensor([0.0, 0.0, 1.0])
-    return rays(torch.eye(3, dtype=torch.float64), ahead(4.0), dirs)
+    # The optical axis through the middle of token 1.
+    lens = pinhole_lens(center=(1.5, 0.5))
+    return seen_through(lens, torch.eye(3, dtype=torch.float64), ahead(4.0))
 
 
 def ray_at_antipode() -> ViewRays:
-    """One token of each view looks exactly back along the path, away from the next cameras."""
+    """One token of each view looks exactly back along the path, away from the next cameras.
+
+    No lens that is not a full panorama has such a ray, so the scene has none.
+    """
     dirs = pinhole_dirs()
     dirs[4] = torch.tensor([0.0, 0.0, -1.0])
     return rays(torch.eye(3, dtype=torch.float64), ahead(4.0), dirs)
@@ -74,27 +97,31 @@ def parked_with_jitter() -> ViewRays:
     noise = torch.Generator().manual_seed(5)
     centers = 1e-3 * torch.randn(BATCH, VIEWS, 3, generator=noise, dtype=torch.float64)
     turns = rotvec_to_matrix(1e-4 * torch.randn(BATCH, VIEWS, 3, generator=noise, dtype=torch.float64))
-    return rays(turns, centers, pinhole_dirs())
+    return seen_through(pinhole_lens(), turns, centers)
 
 
 def far_origin() -> ViewRays:
     """A turning drive in map coordinates five million metres from the origin."""
     origin = torch.tensor([5e6, -3e6, 120.0], dtype=torch.float64)
-    return rays(turned(), ahead(3.0) + origin, pinhole_dirs())
+    return seen_through(pinhole_lens(), turned(), ahead(3.0) + origin)
 
 
 def fisheye_200deg() -> ViewRays:
     """A 200 degree equidistant fisheye: rays behind the image plane, some tokens without a ray."""
     rows, cols = GRID
-    u = torch.linspace(-0.9, 0.75, cols, dtype=torch.float64).expand(rows, cols)
-    v = torch.linspace(-0.6, 0.3, rows, dtype=torch.float64)[:, None].expand(rows, cols)
-    radius = torch.sqrt(u * u + v * v)
-    angle = radius * math.radians(100)
-    dirs = torch.stack([angle.sin() * u / radius, angle.sin() * v / radius, angle.cos()], -1).flatten(0, 1)
-    valid = (radius <= 1).flatten()
-    dirs[~valid] = torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64)
-    assert (~valid).any() and (dirs[:, 2] < 0).any()
-    return rays(turned(), ahead(2.0), dirs, valid=valid.expand(BATCH, VIEWS, -1))
+    lens = KannalaBrandt(
+        fx=0.6945,
+        fy=0.6366,
+        cx=1.591,
+        cy=1.1667,
+        width=cols,
+        height=rows,
+        pixel_origin="corner",
+        max_theta=math.radians(100),
+    )
+    view_rays = seen_through(lens, turned(), ahead(2.0))
+    assert (~view_rays.valid).any() and (view_rays.dirs_cam[..., 2] < 0).any()
+    return view_rays
 
 
 def ahead(step: float) -> Tensor:
@@ -111,12 +138,14 @@ def turned() -> Tensor:
     return rotvec_to_matrix(angles)
 
 
-def random_drive(seed: int = 0, *, reach: float = 20.0, views: int = VIEWS, grid=GRID) -> ViewRays:
+def random_drive(
+    seed: int = 0, *, reach: float = 20.0, views: int = VIEWS, grid: tuple[int, int] = GRID
+) -> ViewRays:
     """Cameras anywhere within ``reach`` metres, turned any way."""
     draw = torch.Generator().manual_seed(seed)
     centers = reach * (2 * torch.rand(BATCH, views, 3, generator=draw, dtype=torch.float64) - 1)
     turns = rotvec_to_matrix(1.5 * torch.randn(BATCH, views, 3, generator=draw, dtype=torch.float64))
-    return rays(turns, centers, pinhole_dirs(grid), grid=grid)
+    return seen_through(pinhole_lens(grid), turns, centers)
 
 
 SCENES: dict[str, Callable[[], ViewRays]] = {
@@ -141,9 +170,8 @@ def scene(name: str) -> ViewRays:
 def moved_rigidly(view_rays: ViewRays, rotvec: Tensor, offset: Tensor) -> ViewRays:
     """The same cameras in other world coordinates."""
     turn = rotvec_to_matrix(rotvec.to(torch.float64))
-    return rays(
-        turn @ view_rays.R_world_cam,
-        view_rays.center_world @ turn.mT + offset,
-        view_rays.dirs_cam[0, 0],
-        valid=view_rays.valid,
+    return replace(
+        view_rays,
+        R_world_cam=turn @ view_rays.R_world_cam,
+        center_world=view_rays.center_world @ turn.mT + offset,
     )
