@@ -161,13 +161,58 @@ def test_help_names_every_command(capsys):
         assert command.summary in text
 
 
-@pytest.mark.parametrize("name", list(entry.COMMANDS))
+@pytest.mark.parametrize("name", list(entry.single_commands(entry.COMMANDS)))
 def test_every_command_loads_and_documents_itself(name):
-    if name not in entry.available():
+    commands = entry.single_commands(entry.available())
+    if name not in commands:
         pytest.skip(f"command {name} is not part of this installation")
-    function = entry.COMMANDS[name].load()
+    function = commands[name].load()
     assert callable(function)
     assert function.__doc__
+
+
+@pytest.fixture
+def grouped(commands, monkeypatch):
+    """The commands of this file as a group beside one that is alone."""
+    table = entry.available()
+    group = entry.Group("measure things", table)
+    monkeypatch.setattr(entry, "available", lambda: {"measure": group, "counted": table["counted"]})
+
+
+def test_a_command_of_a_group_runs_and_reports_under_its_full_name(grouped, capsys):
+    assert entry.run(["measure", "counted", "--times", "4"]) == 4
+    assert entry.run(["measure", "missing-file"]) == 1
+    assert capsys.readouterr().err.startswith("merope measure missing-file: no/such/poses.txt")
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h", "help"])
+def test_help_of_a_group_lists_its_commands(grouped, flag, capsys):
+    assert entry.run(["measure", flag]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("usage: merope measure COMMAND")
+    assert "Measure things." in text
+    assert "  trajectory-error " in text
+
+
+def test_a_group_alone_or_with_an_unknown_word_is_a_usage_error(grouped, capsys):
+    assert entry.run(["measure"]) == 2
+    assert "merope measure: no command given" in capsys.readouterr().err
+    assert entry.run(["measure", "count"]) == 2
+    assert "did you mean 'counted'?" in capsys.readouterr().err
+
+
+def test_commands_whose_module_is_missing_are_left_out_also_in_groups():
+    here, gone = (
+        entry.Command("merope.cli.info", "info", "here"),
+        entry.Command("merope.cli.gone", "g", "gone"),
+    )
+    table = {
+        "here": here,
+        "gone": gone,
+        "both": entry.Group("both", {"here": here, "gone": gone}),
+        "none": entry.Group("none", {"gone": gone}),
+    }
+    assert list(entry.single_commands(entry.installed(table))) == ["here", "both here"]
 
 
 def test_help_imports_no_heavy_package():

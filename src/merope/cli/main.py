@@ -8,10 +8,11 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import cast
 
 import merope
 from merope.cli.extras import EXTRA_OF
@@ -37,7 +38,17 @@ class Command:
         return getattr(importlib.import_module(self.module), self.function)
 
 
-COMMANDS = {
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Several commands under one word, each with a ``--help`` of its own."""
+
+    summary: str
+    """One line for ``merope --help``."""
+    commands: Mapping[str, Command]
+    """The commands by the word that follows the group's."""
+
+
+COMMANDS: dict[str, Command | Group] = {
     "demo": Command(
         "merope.cli.demo", "demo", "generate a video along a commanded drive, recover its path, score it"
     ),
@@ -48,24 +59,76 @@ COMMANDS = {
     "benchmark": Command(
         "merope.cli.benchmark", "benchmark", "measure the shipped models on held-out worlds"
     ),
+    "encodings": Command(
+        "merope.cli.encodings", "encodings", "list the camera encodings: what they claim, need and cost"
+    ),
+    "diagnose": Group(
+        "measure what an encoding is claimed to do",
+        {
+            "claims": Command(
+                "merope.cli.diagnose.claims",
+                "claims",
+                "measure Table 1: relative and metric, per token, norms kept",
+            ),
+            "operator": Command(
+                "merope.cli.diagnose.operator",
+                "operator",
+                "draw the geometry and the matrix of one pair of tokens",
+            ),
+            "trilemma": Command(
+                "merope.cli.diagnose.trilemma", "trilemma", "Theorem 1 in numbers: what each property costs"
+            ),
+            "attention-mass": Command(
+                "merope.cli.diagnose.attention_mass",
+                "attention_mass",
+                "where attention goes as the baseline grows (Figure 1)",
+            ),
+        },
+    ),
     "info": Command("merope.cli.info", "info", "versions, devices and optional packages, for a bug report"),
 }
 
 
-def available() -> dict[str, Command]:
+def available() -> dict[str, Command | Group]:
     """The commands whose module is part of this installation."""
-    return {name: command for name, command in COMMANDS.items() if find_spec(command.module) is not None}
+    return installed(COMMANDS)
+
+
+def installed(commands: Mapping[str, Command | Group]) -> dict[str, Command | Group]:
+    """Of these commands those that are there; a group is there if one of its commands is."""
+    found: dict[str, Command | Group] = {}
+    for name, command in commands.items():
+        if isinstance(command, Group):
+            if inner := installed(command.commands):
+                found[name] = Group(command.summary, cast(dict[str, Command], inner))
+        elif find_spec(command.module) is not None:
+            found[name] = command
+    return found
+
+
+def single_commands(commands: Mapping[str, Command | Group]) -> dict[str, Command]:
+    """Every command by all its words, groups opened: "diagnose claims"."""
+    found: dict[str, Command] = {}
+    for name, command in commands.items():
+        if isinstance(command, Group):
+            found.update({f"{name} {word}": inner for word, inner in command.commands.items()})
+        else:
+            found[name] = command
+    return found
+
+
+def listing(commands: Mapping[str, Command | Group]) -> str:
+    """One line per command, for the texts of ``--help``."""
+    width = max(len(name) for name in commands)
+    return "\n".join(f"  {name:<{width}}  {command.summary}" for name, command in commands.items())
 
 
 def overview() -> str:
     """The text of ``merope --help``."""
-    commands = available()
-    width = max(len(name) for name in commands)
-    rows = "\n".join(f"  {name:<{width}}  {command.summary}" for name, command in commands.items())
     return (
         "usage: merope COMMAND [options]\n\n"
         "Generate video that follows a metric camera trajectory, and measure how well it does.\n\n"
-        f"commands:\n{rows}\n\n"
+        f"commands:\n{listing(available())}\n\n"
         "options:\n"
         "  -h, --help     this text; `merope COMMAND --help` lists the options of one command\n"
         "  --version      the version\n\n"
@@ -74,6 +137,15 @@ def overview() -> str:
         "  merope demo --trajectory poses/00.txt --format kitti --start 1000\n"
         "  merope evaluate --commanded true.txt --estimated mine.txt --format kitti\n\n"
         f"A failed command prints one line; {TRACEBACK_VARIABLE}=1 shows where it came from."
+    )
+
+
+def group_overview(prog: str, group: Group) -> str:
+    """The text of ``--help`` of a group."""
+    return (
+        f"usage: {prog} COMMAND [options]\n\n{group.summary[0].upper()}{group.summary[1:]}.\n\n"
+        f"commands:\n{listing(group.commands)}\n\n"
+        f"options:\n  -h, --help     this text; `{prog} COMMAND --help` lists the options of one command"
     )
 
 
@@ -96,38 +168,47 @@ def is_known(error: BaseException) -> bool:
     return bool(files) and Path(files[-1]).resolve().is_relative_to(PACKAGE_FOLDER)
 
 
-def usage_error(message: str) -> int:
+def usage_error(message: str, *, prog: str, text: str) -> int:
     """Report a wrong command line; the exit code."""
-    print(f"merope: {message}\n\n{overview()}", file=sys.stderr)
+    print(f"{prog}: {message}\n\n{text}", file=sys.stderr)
     return 2
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; unknown errors pass through."""
-    if not arguments:
-        return usage_error("no command given")
-    name, rest = arguments[0], list(arguments[1:])
-    if name in ("-h", "--help", "help"):
-        print(overview())
-        return 0
-    if name in ("--version", "-V"):
+    if arguments and arguments[0] in ("--version", "-V"):
         print(f"merope {merope.__version__}")
         return 0
-    commands = available()
+    return run_one_of(available(), arguments, prog="merope", text=overview())
+
+
+def run_one_of(
+    commands: Mapping[str, Command | Group], arguments: Sequence[str], *, prog: str, text: str
+) -> int:
+    """Run the command that the first argument names; ``text`` is the help of what comes before it."""
+    if not arguments:
+        return usage_error("no command given", prog=prog, text=text)
+    name, rest = arguments[0], list(arguments[1:])
+    if name in ("-h", "--help", "help"):
+        print(text)
+        return 0
     if name not in commands:
         close = difflib.get_close_matches(name, commands, n=1)
-        return usage_error(f"unknown command '{name}'" + (f"; did you mean '{close[0]}'?" if close else ""))
+        hint = f"; did you mean '{close[0]}'?" if close else ""
+        return usage_error(f"unknown command '{name}'{hint}", prog=prog, text=text)
+    command, prog = commands[name], f"{prog} {name}"
+    if isinstance(command, Group):
+        return run_one_of(command.commands, rest, prog=prog, text=group_overview(prog, command))
 
     import tyro
 
     try:
-        command = commands[name].load()
         # Not both --json and --no-json: only the one that changes something.
-        outcome = tyro.cli(command, prog=f"merope {name}", args=rest, config=(tyro.conf.FlagCreatePairsOff,))
+        outcome = tyro.cli(command.load(), prog=prog, args=rest, config=(tyro.conf.FlagCreatePairsOff,))
     except Exception as error:
         if not is_known(error) or os.environ.get(TRACEBACK_VARIABLE, "0") not in ("", "0"):
             raise
-        print(f"merope {name}: {plain_message(error)}", file=sys.stderr)
+        print(f"{prog}: {plain_message(error)}", file=sys.stderr)
         return 1
     return outcome or 0
 

@@ -1,0 +1,1 @@
+"""`merope diagnose`: one file per command."""
