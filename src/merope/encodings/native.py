@@ -34,6 +34,20 @@ def native_band(
     return rotary_band("native", query_phases, key_phases)
 
 
+def backbone_widths(head_dim: int) -> tuple[int, int, int]:
+    """Wan's split of a whole head into (time, row, column): a third each, the remainder with time.
+
+    44, 42, 42 of 128.
+
+    Raises:
+        ValueError: if the head has an odd number of channels, or no pair for each axis.
+    """
+    if head_dim % 2 or head_dim < 6:
+        raise ValueError(f"head_dim must be even and at least 6, a pair for each axis; got {head_dim}.")
+    side = 2 * (head_dim // 6)
+    return head_dim - 2 * side, side, side
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Native:
     """No camera: the native rotary band alone, every other channel untouched.
