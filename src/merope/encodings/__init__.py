@@ -3,7 +3,9 @@
 from merope.encodings.base import CameraEncoding, Claims
 from merope.encodings.merope import HeadLayout, MeRoPE
 from merope.encodings.native import Native, NoEncoding
+from merope.encodings.raynova import RayNova
 from merope.encodings.registry import encoding_from_config, encoding_to_config
+from merope.encodings.viewrope import ViewRope
 
 __all__ = [
     "CameraEncoding",
@@ -12,6 +14,8 @@ __all__ = [
     "MeRoPE",
     "Native",
     "NoEncoding",
+    "RayNova",
+    "ViewRope",
     "encoding_from_config",
     "encoding_to_config",
 ]

@@ -1,29 +1,48 @@
 """Encodings by name, to and from plain JSON values: what is stored beside weights."""
 
 import dataclasses
-from typing import Any, cast, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from merope.encodings.base import CameraEncoding
 from merope.encodings.merope import MeRoPE
 from merope.encodings.native import Native, NoEncoding
+from merope.encodings.raynova import RayNova
+from merope.encodings.scale import TranslationScale
+from merope.encodings.viewrope import ViewRope
 
 ENCODINGS: dict[str, type] = {
     "merope": MeRoPE,
     "native": Native,
     "none": NoEncoding,
+    "raynova": RayNova,
+    "viewrope": ViewRope,
 }
 """Every encoding by the name that configs, checkpoints and the command line use."""
 
 
+INPUT_MAPS: dict[str, type] = {}
+"""Absolute maps that a branch's input may carry beside an encoding, by name."""
+
+
+def default_encoding(
+    name: str, *, head_dim: int, num_heads: int, scale: TranslationScale | None = None
+) -> CameraEncoding:
+    """The encoding of this name with its defaults, for a given attention.
+
+    ``num_heads`` reaches encodings that tell heads apart, ``scale`` those in which metres enter linearly.
+
+    Raises:
+        ValueError: if the name is unknown, or the head size does not fit.
+    """
+    kind = _known(ENCODINGS, name, "encoding")
+    given = {"head_dim": head_dim, "num_heads": num_heads, "scale": scale}
+    fields = {field.name for field in dataclasses.fields(kind)}
+    return kind(**{key: value for key, value in given.items() if key in fields and value is not None})
+
+
 def encoding_to_config(encoding: CameraEncoding) -> dict[str, Any]:
     """Name and options of an encoding as JSON values; layouts are stored resolved."""
-    for name, kind in ENCODINGS.items():
-        if type(encoding) is kind:
-            options = dataclasses.asdict(cast(Any, encoding))
-            if "layout" in options:
-                options["layout"] = dataclasses.asdict(cast(Any, encoding).resolved_layout)
-            return {"name": name, **_plain(options)}
-    raise TypeError(f"{type(encoding).__name__} is not a registered encoding; known are {sorted(ENCODINGS)}.")
+    return _to_config(ENCODINGS, encoding, "encoding")
 
 
 def encoding_from_config(config: dict[str, Any]) -> CameraEncoding:
@@ -32,11 +51,43 @@ def encoding_from_config(config: dict[str, Any]) -> CameraEncoding:
     Raises:
         ValueError: if the name or an option is unknown.
     """
+    return _from_config(ENCODINGS, config, "encoding")
+
+
+def input_map_to_config(input_map: Any) -> dict[str, Any]:
+    """Name and options of a branch's input map as JSON values."""
+    return _to_config(INPUT_MAPS, input_map, "input map")
+
+
+def input_map_from_config(config: dict[str, Any]) -> Any:
+    """The inverse of `input_map_to_config`.
+
+    Raises:
+        ValueError: if the name or an option is unknown.
+    """
+    return _from_config(INPUT_MAPS, config, "input map")
+
+
+def _to_config(kinds: dict[str, type], made: Any, what: str) -> dict[str, Any]:
+    for name, kind in kinds.items():
+        if type(made) is kind:
+            options = dataclasses.asdict(made)
+            if "layout" in options:
+                options["layout"] = dataclasses.asdict(made.resolved_layout)
+            return {"name": name, **_plain(options)}
+    raise TypeError(f"{type(made).__name__} is not a registered {what}; known are {sorted(kinds)}.")
+
+
+def _from_config(kinds: dict[str, type], config: dict[str, Any], what: str) -> Any:
     options = dict(config)
     name = options.pop("name", None)
-    if name not in ENCODINGS:
-        raise ValueError(f"unknown encoding {name!r}; known are {sorted(ENCODINGS)}.")
-    return _made(ENCODINGS[name], options, f"encoding {name!r}")
+    return _made(_known(kinds, name, what), options, f"{what} {name!r}")
+
+
+def _known(kinds: dict[str, type], name: Any, what: str) -> Any:
+    if name not in kinds:
+        raise ValueError(f"unknown {what} {name!r}; known are {sorted(kinds)}.")
+    return kinds[name]
 
 
 def _made(kind: Any, options: dict[str, Any], what: str) -> Any:
