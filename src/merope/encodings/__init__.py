@@ -1,20 +1,26 @@
 """Camera encodings: one paper, one file, one frozen dataclass."""
 
 from merope.encodings.base import CameraEncoding, Claims
+from merope.encodings.gta import GTA
 from merope.encodings.merope import HeadLayout, MeRoPE
 from merope.encodings.native import Native, NoEncoding
+from merope.encodings.prope import PRoPE
 from merope.encodings.raynova import RayNova
 from merope.encodings.registry import encoding_from_config, encoding_to_config
+from merope.encodings.ucpe import UCPE
 from merope.encodings.viewrope import ViewRope
 
 __all__ = [
     "CameraEncoding",
     "Claims",
+    "GTA",
     "HeadLayout",
     "MeRoPE",
     "Native",
     "NoEncoding",
+    "PRoPE",
     "RayNova",
+    "UCPE",
     "ViewRope",
     "encoding_from_config",
     "encoding_to_config",

@@ -4,17 +4,23 @@ import dataclasses
 from typing import Any, get_args, get_type_hints
 
 from merope.encodings.base import CameraEncoding
+from merope.encodings.gta import GTA
 from merope.encodings.merope import MeRoPE
 from merope.encodings.native import Native, NoEncoding
+from merope.encodings.prope import PRoPE
 from merope.encodings.raynova import RayNova
 from merope.encodings.scale import TranslationScale
+from merope.encodings.ucpe import UCPE
 from merope.encodings.viewrope import ViewRope
 
 ENCODINGS: dict[str, type] = {
+    "gta": GTA,
     "merope": MeRoPE,
     "native": Native,
     "none": NoEncoding,
+    "prope": PRoPE,
     "raynova": RayNova,
+    "ucpe": UCPE,
     "viewrope": ViewRope,
 }
 """Every encoding by the name that configs, checkpoints and the command line use."""
