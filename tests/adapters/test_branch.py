@@ -12,7 +12,9 @@ TOKENS, DIM = 18, 256
 
 
 def a_branch(**changes):
-    return CameraBranch(**{"dim": DIM, "num_heads": 4, "head_dim": 64, "compression": 2, **changes})
+    return CameraBranch(
+        **{"dim": DIM, "num_heads": 4, "encoding": MeRoPE(head_dim=64), "compression": 2, **changes}
+    )
 
 
 def hidden(dtype=torch.float32):
@@ -39,7 +41,7 @@ def test_width_and_heads_shrink_and_the_head_stays(compression, heads):
 
 def test_the_paper_s_branch_has_six_heads_of_128_beside_twenty_four():
     with torch.device("meta"):
-        branch = CameraBranch(dim=3072, num_heads=24, head_dim=128, compression=4)
+        branch = CameraBranch(dim=3072, num_heads=24, encoding=MeRoPE(), compression=4)
     assert (branch.num_heads, branch.to_q.out_features) == (6, 768)
     per_block = sum(parameter.numel() for parameter in branch.parameters())
     # Fifteen blocks: 5.00 B to 5.14 B parameters.

@@ -143,7 +143,7 @@ def test_gradient_checkpointing_changes_no_gradient_though_cameras_are_gone_befo
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
             out = run(adapter)
         # Here the adapter holds no cameras any more.
-        assert adapter._operator is None
+        assert adapter._signals is None
         out.float().square().mean().backward()
         found.append((out, [parameter.grad for parameter in adapter.parameters()]))
     (out, grads), (out_again, grads_again) = found
@@ -201,7 +201,7 @@ def test_the_branch_is_added_to_the_self_attention_before_its_gate():
 def test_a_transformer_with_branches_does_not_run_without_cameras():
     model = tiny_wan()
     adapter = with_branches(model)
-    with pytest.raises(ValueError, match=r"camera branches but no cameras.*adapter.cameras\(operator\)"):
+    with pytest.raises(ValueError, match=r"camera branches but no cameras.*adapter.cameras\(rays\)"):
         model(**inputs())
     operator = adapter.encoding.operator(random_drive())
     with pytest.raises(RuntimeError, match="inside"), adapter.cameras(operator):
@@ -362,7 +362,7 @@ def test_cameras_move_with_the_arguments_of_an_offloaded_block_and_are_never_cas
         rotary = adapter.transformer.rope(inputs()["hidden_states"])
     moved = send_to_device({"args": [rotary]}, torch.device("meta"), non_blocking=True)["args"][0]
     assert [part.device.type for part in moved] == ["meta", "meta"]
-    assert {(t.device.type, t.dtype) for t in moved.operator.tensors()} == {("meta", torch.float32)}
+    assert {(t.device.type, t.dtype) for t in moved.signals.operator.tensors()} == {("meta", torch.float32)}
     with pytest.raises(TypeError, match=r"bfloat16 cannot hold metric phases.*cast_forward_inputs=False"):
         type(rotary)(part.bfloat16() for part in rotary)
 
@@ -386,7 +386,7 @@ fully_shard(model, mesh=mesh, mp_policy=policy)
 seen = []
 adapter.branches[1].register_forward_pre_hook(lambda module, args: seen.append(args[1]))
 out = run(adapter, dtype=torch.bfloat16)
-assert {tensor.dtype for tensor in seen[0].tensors()} == {torch.float32}
+assert {tensor.dtype for tensor in seen[0].operator.tensors()} == {torch.float32}
 assert out.dtype == torch.bfloat16
 assert (out.float() - expected).norm() < 3e-2 * expected.norm()
 out.float().sum().backward()

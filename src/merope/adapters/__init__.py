@@ -1,13 +1,16 @@
-"""Adapters: camera branches on pretrained video transformers, and their files."""
+"""Camera encodings on pretrained video transformers: attach, detach, save, load; and how such models are made to move."""
 
 from merope.adapters.branch import CameraBranch
 from merope.adapters.checkpoint import load_adapter, read_adapter_config, save_adapter
+from merope.adapters.signals import CameraSignals, camera_signals
 from merope.adapters.wan import CameraAdapter, attach, scheduled_blocks
 
 __all__ = [
     "CameraAdapter",
     "CameraBranch",
+    "CameraSignals",
     "attach",
+    "camera_signals",
     "load_adapter",
     "read_adapter_config",
     "save_adapter",

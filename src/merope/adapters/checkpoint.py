@@ -1,4 +1,4 @@
-"""Adapter files: the branches' weights as one safetensors file, their configuration in its metadata."""
+"""Adapter files: an adapter's weights as one safetensors file, their configuration in its metadata."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,13 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from merope.adapters.wan import CameraAdapter, attach
-from merope.encodings.registry import encoding_from_config, encoding_to_config
+from merope.encodings.base import CameraEncoding
+from merope.encodings.registry import (
+    encoding_from_config,
+    encoding_to_config,
+    input_map_from_config,
+    input_map_to_config,
+)
 from merope.errors import CheckpointMismatch
 from merope.files import atomic_path
 
@@ -47,6 +53,7 @@ def adapter_config(adapter: CameraAdapter) -> dict[str, Any]:
         "compression": adapter.compression,
         "blocks": list(adapter.blocks),
         "pose_policy": adapter.pose_policy,
+        "input_map": None if adapter.input_map is None else input_map_to_config(adapter.input_map),
         "qk_norm": "none",
         "base": {
             "num_layers": base.num_layers,
@@ -74,8 +81,13 @@ def read_adapter_config(path: str | Path) -> dict[str, Any]:
     return config
 
 
-def load_adapter(path: str | Path, transformer: nn.Module) -> CameraAdapter:
-    """Attach the branches that a file describes and load their weights, strictly.
+def load_adapter(
+    path: str | Path, transformer: nn.Module, *, encoding: CameraEncoding | None = None
+) -> CameraAdapter:
+    """Attach what a file describes and load its weights, strictly.
+
+    The file knows its encoding, translation scale included; ``encoding`` is for a caller who has an
+    expectation, such as the scale of the data at hand.
 
     Raises:
         CheckpointMismatch: naming the field or the keys, if the file is for another base or is damaged.
@@ -90,15 +102,20 @@ def load_adapter(path: str | Path, transformer: nn.Module) -> CameraAdapter:
                 f"{path} was made for a base with {name} = {wanted}; this one has {have}."
             )
     try:
-        encoding = encoding_from_config(config["encoding"])
+        stored = encoding_from_config(config["encoding"])
+        made = config.get("input_map")
+        input_map = None if made is None else input_map_from_config(made)
     except (ValueError, TypeError) as error:
         raise CheckpointMismatch(f"{path} holds an encoding that cannot be made: {error}") from error
+    if encoding is not None and (differences := _differences(stored, encoding)):
+        raise CheckpointMismatch(f"{path} was trained with another encoding: {differences}.")
     adapter = attach(
         transformer,
-        encoding=encoding,
+        encoding=stored,
         compression=config["compression"],
         schedule=config["blocks"],
         pose_policy=config["pose_policy"],
+        input_map=input_map,
     )
     wanted_tensors = {
         f"{block}.{name}": value
@@ -116,6 +133,13 @@ def load_adapter(path: str | Path, transformer: nn.Module) -> CameraAdapter:
         adapter.detach()
         raise
     return adapter
+
+
+def _differences(stored: CameraEncoding, wanted: CameraEncoding) -> str:
+    """The options in which two encodings differ, as text; empty where they are equal."""
+    one, other = encoding_to_config(stored), encoding_to_config(wanted)
+    names = [name for name in sorted(one.keys() | other.keys()) if one.get(name) != other.get(name)]
+    return "; ".join(f"{name} is {one.get(name)} in the file, {other.get(name)} here" for name in names)
 
 
 def _opened(path: str | Path) -> Any:

@@ -1,4 +1,4 @@
-"""Attach camera branches to diffusers' Wan transformer, and take them off again."""
+"""Attach a camera encoding to diffusers' Wan transformer, and take it off again."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -8,9 +8,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from merope.adapters.branch import CameraBranch
+from merope.adapters.backbone import CameraAttnProcessor, Carving
+from merope.adapters.branch import CameraBranch, Recorder
 from merope.adapters.calls import replace_call, restore_call
-from merope.encodings.base import CameraEncoding
+from merope.adapters.injections import Injection, make_injection
+from merope.adapters.signals import CameraSignals, InputMap, camera_signals
+from merope.cameras.rays import ViewRays
+from merope.encodings.base import CameraEncoding, FeatureEncoding
 from merope.operators import CameraOperator
 
 Schedule = Literal["alternate", "every"] | Sequence[int]
@@ -18,31 +22,43 @@ Schedule = Literal["alternate", "every"] | Sequence[int]
 _BRANCH_NAME = "camera_branch"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class AttentionRecord:
+    """What a block's camera attention met in one forward pass."""
+
+    query: Tensor
+    """[batch, head, token, channel]"""
+    key: Tensor
+    """[batch, head, token, channel]"""
+    operator: CameraOperator | None
+    """U_ab between them; None where plain attention meets queries and keys that hold the cameras already."""
+
+
 class _CameraRotary(tuple):
-    """The backbone's (cos, sin) with the camera operator riding along.
+    """The backbone's (cos, sin) with the cameras riding along.
 
     A block argument is the one side channel that survives gradient checkpointing when the cameras are
     cleared before the backward pass: the recomputation gets the same object. As a tuple of two it passes
     through the backbone's own attention unchanged.
     """
 
-    operator: CameraOperator
+    signals: CameraSignals
 
-    def __new__(cls, pair: Iterable[Tensor], operator: CameraOperator | None = None) -> "_CameraRotary":
-        if operator is None:
+    def __new__(cls, pair: Iterable[Tensor], signals: CameraSignals | None = None) -> "_CameraRotary":
+        if signals is None:
             # Code that walks into tuples and builds them anew, to cast what is inside.
             raise TypeError(
                 "the cameras of a block cannot be cast: bfloat16 cannot hold metric phases. With FSDP2 give the "
                 "blocks MixedPrecisionPolicy(cast_forward_inputs=False)."
             )
         made = super().__new__(cls, pair)
-        made.operator = operator
+        made.signals = signals
         return made
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> "_CameraRotary":
         """Both on another device; offloading calls this for every argument of a block."""
         pair = (part.to(device, non_blocking=non_blocking) for part in self)
-        return _CameraRotary(pair, self.operator.to(device))
+        return _CameraRotary(pair, self.signals.to(device))
 
 
 def scheduled_blocks(schedule: Schedule, num_blocks: int) -> tuple[int, ...]:
@@ -69,10 +85,12 @@ def scheduled_blocks(schedule: Schedule, num_blocks: int) -> tuple[int, ...]:
 
 
 class CameraAdapter:
-    """Camera branches on a Wan transformer, with the encoding that drives them.
+    """A camera encoding on a Wan transformer, with the modules that it needs in the scheduled blocks.
 
-    Made by `attach`. The branches live inside the transformer's blocks as ``camera_branch``; the base
-    weights, keys and outputs stay as they were, and a new adapter changes no output bit.
+    Made by `attach`. The modules live inside the transformer's blocks as ``camera_branch``: branches beside the
+    self-attention, or what an encoding injects into it. The base weights, keys and outputs stay as they were,
+    and a new adapter changes no output bit unless its encoding carves channels out of the backbone's own
+    attention.
     """
 
     def __init__(
@@ -83,6 +101,7 @@ class CameraAdapter:
         compression: int,
         blocks: tuple[int, ...],
         pose_policy: str,
+        input_map: InputMap | None = None,
     ) -> None:
         # Any: torch types every attribute of a module as a tensor or a module.
         self.transformer: Any = transformer
@@ -90,100 +109,152 @@ class CameraAdapter:
         self.compression = compression
         self.blocks = blocks
         self.pose_policy = pose_policy
+        self.input_map = input_map
         self.residual_norms: dict[int, tuple[Tensor, Tensor]] | None = None
-        self._operator: CameraOperator | None = None
+        self.attention_records: dict[int, AttentionRecord] | None = None
+        self._signals: CameraSignals | None = None
+        self._attached = True
 
     @property
-    def branches(self) -> dict[int, CameraBranch]:
-        """The branch of each block that has one."""
+    def branches(self) -> dict[int, CameraBranch | Injection]:
+        """The module of each block that has one."""
         return {block: getattr(self.transformer.blocks[block], _BRANCH_NAME) for block in self.blocks}
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """Parameters of the branches alone."""
+        """Parameters of the adapter alone; none for an encoding that learns nothing."""
         for branch in self.branches.values():
             yield from branch.parameters()
 
     @property
     def is_zero(self) -> bool:
-        """Whether no branch does anything yet."""
-        return all(branch.is_zero for branch in self.branches.values())
+        """Whether cameras would be ignored because nothing was learned yet; never for an encoding without cameras."""
+        return bool(self.blocks) and all(branch.is_zero for branch in self.branches.values())
+
+    def signals(self, rays: ViewRays, *, device: torch.device | str | None = None) -> CameraSignals:
+        """What the blocks take of a clip's rays; make it once per clip. ``device`` None is the transformer's."""
+        if device is None:
+            device = next(self.transformer.parameters()).device
+        return camera_signals(self.encoding, rays, input_map=self.input_map, device=device)
 
     @contextmanager
-    def cameras(self, operator: CameraOperator) -> Iterator[None]:
+    def cameras(self, cameras: ViewRays | CameraSignals | CameraOperator) -> Iterator[None]:
         """Within the block, the transformer's forward pass sees these cameras.
 
-        The backward pass may come after the block, also under gradient checkpointing.
+        Signals or an operator that the caller keeps spare the work of making them anew from rays. The
+        backward pass may come after the block, also under gradient checkpointing.
 
         Raises:
-            ValueError: if the operator is for another head size, or the adapter was detached.
+            ValueError: if an operator is for another head size, or the adapter was detached.
         """
-        if not self.blocks:
+        if not self._attached:
             raise ValueError("this adapter was detached; attach a new one.")
-        if operator.head_dim != self.encoding.head_dim:
+        if isinstance(cameras, ViewRays):
+            cameras = self.signals(cameras)
+        elif isinstance(cameras, CameraOperator):
+            cameras = CameraSignals(operator=cameras)
+        if cameras.operator is not None and cameras.operator.head_dim != self.encoding.head_dim:
             raise ValueError(
-                f"the operator has {operator.head_dim} channels per head; the branches have {self.encoding.head_dim}."
+                f"the operator has {cameras.operator.head_dim} channels per head; the branches have "
+                f"{self.encoding.head_dim}."
             )
-        before, self._operator = self._operator, operator
+        before, self._signals = self._signals, cameras
         try:
             yield
         finally:
-            self._operator = before
+            self._signals = before
 
     @contextmanager
     def recording_residuals(self) -> Iterator[dict[int, tuple[Tensor, Tensor]]]:
-        """Collect, per block, the norms of the branch's output and of the self-attention it is added to."""
+        """Collect, per block, the norms of a branch's output and of the self-attention it is added to.
+
+        Nothing is collected where an encoding works inside the backbone's own attention.
+        """
         self.residual_norms = {}
         try:
             yield self.residual_norms
         finally:
             self.residual_norms = None
 
+    @contextmanager
+    def recording_attention(self) -> Iterator[dict[int, AttentionRecord]]:
+        """Collect, per block, the queries, keys and operator of the last forward pass."""
+        self.attention_records = {}
+        try:
+            yield self.attention_records
+        finally:
+            self.attention_records = None
+
     def detach(self) -> nn.Module:
-        """Take every branch off; the transformer is again exactly what it was."""
+        """Take everything off; the transformer is again exactly what it was."""
         for block in self.blocks:
             owner = self.transformer.blocks[block]
-            restore_call(owner.attn1)
+            if isinstance(owner.attn1.processor, CameraAttnProcessor):
+                owner.attn1.processor = owner.attn1.processor.replaced
+            else:
+                restore_call(owner.attn1)
             delattr(owner, _BRANCH_NAME)
-        if self.blocks:
+        if self._attached:
             restore_call(self.transformer.rope)
         self.blocks = ()
+        self._attached = False
         return self.transformer
 
-    def _install(self, branches: dict[int, CameraBranch]) -> None:
+    def _install(self, branches: dict[int, CameraBranch | Injection]) -> None:
         replace_call(self.transformer.rope, "CameraRope", _call_rope, self)
         for block, branch in branches.items():
             owner = self.transformer.blocks[block]
             owner.add_module(_BRANCH_NAME, branch)
-            replace_call(owner.attn1, "CameraSelfAttention", _call_attention, _Beside(self, branch, block))
+            beside = _Beside(self, branch, block)
+            if isinstance(branch, Injection):
+                owner.attn1.processor = CameraAttnProcessor(
+                    owner.attn1.processor, branch, beside.signals_of, beside.recorder
+                )
+            else:
+                replace_call(owner.attn1, "CameraSelfAttention", _call_attention, beside)
 
 
 @dataclass(frozen=True, slots=True)
 class _Beside:
-    """What a block's self-attention needs to know of the branch beside it."""
+    """What a block's self-attention needs to know of the cameras."""
 
     adapter: CameraAdapter
-    branch: CameraBranch
+    branch: CameraBranch | Injection
     block: int
+
+    def signals_of(self, rotary: Any) -> CameraSignals:
+        """The cameras that ride in the block's rotary embedding."""
+        if not isinstance(rotary, _CameraRotary):
+            raise TypeError(
+                f"block {self.block} got its rotary embedding as {type(rotary).__name__}, without cameras: "
+                "something between transformer.rope and the block rebuilds it."
+            )
+        return rotary.signals
+
+    def recorder(self) -> Recorder | None:
+        """What takes this block's queries and keys, while they are wanted."""
+        records = self.adapter.attention_records
+        if records is None:
+            return None
+
+        def record(query: Tensor, key: Tensor, operator: CameraOperator | None) -> None:
+            records[self.block] = AttentionRecord(query.detach(), key.detach(), operator)
+
+        return record
 
 
 def _call_rope(adapter: CameraAdapter, output: tuple[Tensor, Tensor], *args: Any, **kwargs: Any) -> tuple:
-    if adapter._operator is None:
+    if adapter._signals is None:
         raise ValueError(
-            "the transformer has camera branches but no cameras. Run it inside `with adapter.cameras(operator):`, "
+            "the transformer has camera branches but no cameras. Run it inside `with adapter.cameras(rays):`, "
             "or call adapter.detach() to use the base model."
         )
-    return _CameraRotary(output, adapter._operator)
+    return _CameraRotary(output, adapter._signals)
 
 
 def _call_attention(beside: _Beside, output: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     hidden = args[0] if args else kwargs["hidden_states"]
-    rotary = args[3] if len(args) > 3 else kwargs.get("rotary_emb")
-    if not isinstance(rotary, _CameraRotary):
-        raise TypeError(
-            f"block {beside.block} got its rotary embedding as {type(rotary).__name__}, without cameras: "
-            "something between transformer.rope and the block rebuilds it."
-        )
-    extra = beside.branch(hidden, rotary.operator)
+    signals = beside.signals_of(args[3] if len(args) > 3 else kwargs.get("rotary_emb"))
+    extra = beside.branch(hidden, signals, beside.recorder())
     norms = beside.adapter.residual_norms
     if norms is not None:
         with torch.no_grad():
@@ -198,16 +269,20 @@ def attach(
     compression: int = 4,
     schedule: Schedule = "alternate",
     pose_policy: str = "last",
+    input_map: InputMap | None = None,
 ) -> CameraAdapter:
-    """Put a zero-initialised camera branch beside the self-attention of the scheduled blocks.
+    """Put a camera encoding into the scheduled blocks, where its ``facts.placement`` says.
 
-    The branch takes the block's normalised, modulated input and is added to the self-attention's output
-    before the gate ("parallel" in UCPE's code). Parameters are created in float32, whatever the base's
-    dtype: a learning rate of 1e-5 moves nothing in bfloat16.
+    "branch": a zero-initialised parallel attention, narrower by ``compression``, takes the block's normalised,
+    modulated input and is added to the self-attention's output before the gate ("parallel" in UCPE's code).
+    "backbone": the block's own self-attention takes injected features, or runs under the operator; ``compression``
+    plays no part. "none": nothing. Parameters are created in float32, whatever the base's dtype: a learning rate of
+    1e-5 moves nothing in bfloat16. ``input_map`` is added to what branches read (UCPE's latitude and up map).
 
     Raises:
         TypeError: if ``transformer`` is not a Wan transformer.
-        ValueError: if it carries branches already, or head sizes, compression or schedule do not fit.
+        ValueError: if it carries cameras already, or head sizes, numbers of heads, compression or schedule do
+            not fit.
     """
     blocks: Any = getattr(transformer, "blocks", None)
     if not blocks or not hasattr(transformer, "rope") or not hasattr(blocks[0], "attn1"):
@@ -217,27 +292,64 @@ def attach(
         )
     if any(hasattr(block, _BRANCH_NAME) for block in blocks):
         raise ValueError("this transformer carries camera branches already; detach them first.")
-    config: Any = transformer.config
     if compression < 1:
         raise ValueError(f"compression must be at least 1; got {compression}.")
-    if encoding.head_dim != config.attention_head_dim:
-        # PanShot's branch on the 1.3B model: one head of 192 in place of 12 x 128 / 8.
-        width = config.num_attention_heads * config.attention_head_dim
-        if width % compression or (width // compression) % encoding.head_dim:
-            raise ValueError(
-                f"the encoding's head_dim {encoding.head_dim} does not divide the branch width "
-                f"{width} / {compression} = {width / compression:g}."
-            )
-    chosen = scheduled_blocks(schedule, len(blocks))
+    placement = encoding.facts.placement
+    if input_map is not None and placement != "branch":
+        raise ValueError(
+            f"input_map is read by branches; {type(encoding).__name__} has none (placement {placement!r})."
+        )
+    chosen = () if placement == "none" else scheduled_blocks(schedule, len(blocks))
     device = next(transformer.parameters()).device
-    branches = {block: _make_branch(config, encoding.head_dim, compression).to(device) for block in chosen}
+    branches = {
+        block: _make_module(transformer.config, encoding, compression, input_map).to(device)
+        for block in chosen
+    }
     adapter = CameraAdapter(
-        transformer, encoding=encoding, compression=compression, blocks=chosen, pose_policy=pose_policy
+        transformer,
+        encoding=encoding,
+        compression=compression,
+        blocks=chosen,
+        pose_policy=pose_policy,
+        input_map=input_map,
     )
     adapter._install(branches)
     return adapter
 
 
-def _make_branch(config: Any, head_dim: int, compression: int) -> CameraBranch:
-    dim = config.num_attention_heads * config.attention_head_dim
-    return CameraBranch(dim=dim, num_heads=dim // head_dim, head_dim=head_dim, compression=compression)
+def _make_module(
+    config: Any, encoding: CameraEncoding, compression: int, input_map: InputMap | None
+) -> CameraBranch | Injection:
+    heads, head_dim = config.num_attention_heads, config.attention_head_dim
+    dim = heads * head_dim
+    if encoding.facts.placement == "backbone":
+        if encoding.head_dim != head_dim:
+            raise ValueError(
+                f"{type(encoding).__name__} works in the backbone's own attention, whose heads have {head_dim} "
+                f"channels; it was made for {encoding.head_dim}."
+            )
+        if isinstance(encoding, FeatureEncoding):
+            return make_injection(encoding, dim=dim, num_heads=heads, head_dim=head_dim)
+        return Carving()
+    if encoding.head_dim != head_dim and (
+        # PanShot's branch on the 1.3B model: one head of 192 in place of 12 x 128 / 8.
+        dim % compression or (dim // compression) % encoding.head_dim
+    ):
+        raise ValueError(
+            f"the encoding's head_dim {encoding.head_dim} does not divide the branch width "
+            f"{dim} / {compression} = {dim / compression:g}."
+        )
+    branch = CameraBranch(
+        dim=dim,
+        num_heads=dim // encoding.head_dim,
+        encoding=encoding,
+        compression=compression,
+        map_features=0 if input_map is None else input_map.num_features,
+    )
+    told_apart = getattr(encoding, "num_heads", branch.num_heads)
+    if told_apart != branch.num_heads:
+        raise ValueError(
+            f"{type(encoding).__name__} was made for {told_apart} heads; the branch has {heads} x {head_dim} / "
+            f"{compression} / {encoding.head_dim} = {branch.num_heads}. Pass num_heads={branch.num_heads}."
+        )
+    return branch

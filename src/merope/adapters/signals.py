@@ -1,0 +1,77 @@
+"""`CameraSignals`: what one clip's cameras give to every block; made once and carried to them."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from merope.cameras.rays import ViewRays
+from merope.encodings.base import CameraEncoding, DepthEncoding, FeatureEncoding
+from merope.operators import CameraOperator
+
+
+class InputMap(Protocol):
+    """Absolute numbers per token that a branch reads beside its input, such as UCPE's latitude and up map."""
+
+    @property
+    def num_features(self) -> int:
+        """Numbers per token."""
+        ...
+
+    def features(
+        self, rays: ViewRays, *, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+    ) -> Float[Tensor, "batch token feature"]:
+        """The numbers of every token."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CameraSignals:
+    """The cameras of a clip as the blocks take them; which parts there are depends on the encoding.
+
+    Made by `camera_signals` (or `CameraAdapter.signals`) once per clip: it serves every layer and denoising step.
+    """
+
+    operator: CameraOperator | None = None
+    """U_ab, where it is known before any feature is."""
+    relations: Any = None
+    """Geometry of all pairs for an encoding that waits for a predicted depth (`Relations`)."""
+    features: Float[Tensor, "batch token feature"] | None = None
+    """Features of an additive encoding."""
+    input_map: Float[Tensor, "batch token map_feature"] | None = None
+    """Features that are added to a branch's input."""
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same on another device. Never casts: bfloat16 cannot hold metric phases."""
+        return replace(
+            self,
+            operator=None if self.operator is None else self.operator.to(device),
+            relations=None if self.relations is None else self.relations.to(device),
+            features=None if self.features is None else self.features.to(device),
+            input_map=None if self.input_map is None else self.input_map.to(device),
+        )
+
+
+def camera_signals(
+    encoding: CameraEncoding,
+    rays: ViewRays,
+    *,
+    input_map: InputMap | None = None,
+    device: torch.device | str = "cpu",
+) -> CameraSignals:
+    """What an encoding, and the map beside it if there is one, make of a clip's rays."""
+    features = relations = operator = None
+    if isinstance(encoding, FeatureEncoding):
+        features = encoding.features(rays, device=device)
+    elif isinstance(encoding, DepthEncoding):
+        relations = encoding.relations(rays, device=device)
+    else:
+        operator = encoding.operator(rays, device=device)
+    return CameraSignals(
+        operator=operator,
+        relations=relations,
+        features=features,
+        input_map=None if input_map is None else input_map.features(rays, device=device),
+    )
