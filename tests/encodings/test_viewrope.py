@@ -17,7 +17,14 @@ def exactly(encoding, queries, keys=None):
     return encoding.operator(queries, keys, dtype=torch.float64).dense()
 
 
-def derived(queries, keys, size, widths):
+def level_frame(direction):
+    """Columns: across the ray and level in the camera, down along it, the ray."""
+    across = np.cross([0.0, 1.0, 0.0], direction)
+    across /= np.linalg.norm(across)
+    return np.column_stack([across, np.cross(direction, across), direction])
+
+
+def derived(queries, keys, size, widths, frame=frame):
     """Every U_ab pair by pair: relative rotations of ray frames, then native turns by steps."""
     batch, num, other = queries.batch, queries.tokens_per_view, keys.tokens_per_view
     out = np.zeros((batch, queries.num_tokens, keys.num_tokens, size, size))
@@ -65,6 +72,28 @@ def test_keys_may_come_from_other_cameras_and_grids():
     expected = derived(queries, keys, 30, (4, 2, 0))
     got = exactly(ViewRope(head_dim=30, native_widths=(4, 2, 0)), queries, keys)
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_the_level_frame_equals_the_second_derivation_too(name):
+    queries = scene(name)
+    encoding = ViewRope(head_dim=64, frame="cross_product")
+    expected = derived(queries, queries, 64, (8, 4, 4), frame=level_frame)
+    torch.testing.assert_close(exactly(encoding, queries), expected, rtol=0, atol=1e-12)
+    # Off the axis it is rolled against the minimum rotation.
+    assert (exactly(encoding, queries) - exactly(ViewRope(head_dim=64), queries)).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("frame", ["minrot", "cross_product"])
+def test_every_pairwise_map_is_orthogonal_in_float32_in_every_direction(frame):
+    # The six axes of the camera, among them the poles of both frames.
+    axes = torch.cat([torch.eye(3), -torch.eye(3)]).double()
+    view = rays(turned(), torch.zeros(2, 3, 3).double(), axes)
+    dense = ViewRope(frame=frame).operator(view).dense().double()
+    assert (dense.mT @ dense - torch.eye(128, dtype=torch.float64)).abs().max() < 1e-5
+    tokens = torch.arange(18)
+    itself = dense[:, tokens, tokens]
+    torch.testing.assert_close(itself, torch.eye(128).double().expand_as(itself), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", SCENES)

@@ -16,6 +16,7 @@ from merope.encodings.base import (
     require_positive,
 )
 from merope.encodings.native import native_band
+from merope.encodings.ucpe import ray_frames
 from merope.geometry.sphere import minrot
 from merope.operators import Band, CameraOperator, Rotate3
 
@@ -48,8 +49,8 @@ class ViewRope:
     sixteenth and a sixteenth: (16, 8, 8) of 128."""
     native_base: float = 10_000.0
     """Base of the native rotary frequencies."""
-    frame: Literal["minrot"] = "minrot"
-    """The ray's frame B."""
+    frame: Literal["minrot", "cross_product"] = "minrot"
+    """The ray's frame B: the minimum rotation of Eq. 5, or UCPE's with a level x axis."""
     acts_on: ActsOn = "qk"
     """Values stay as they are in ViewRope."""
 
@@ -105,5 +106,6 @@ class ViewRope:
             return assemble((rot, native), queries, keys, acts_on=self.acts_on, dtype=dtype, device=device)
 
     def _ray_rotations(self, rays: ViewRays) -> Rotate3:
-        rotations = rays.R_world_cam[:, :, None] @ minrot(rays.dirs_cam)  # [B, V, P, 3, 3]
+        frames = minrot if self.frame == "minrot" else ray_frames
+        rotations = rays.R_world_cam[:, :, None] @ frames(rays.dirs_cam)  # [B, V, P, 3, 3]
         return Rotate3(rotations.flatten(1, 2)[:, None, :, None])
