@@ -99,3 +99,23 @@ def warn_beyond_reach(
         ScaleWarning,
         stacklevel=3,
     )
+
+
+def warn_features_beyond_reach(
+    name: str, scale: TranslationScale, rays: ViewRays, features: Float[Tensor, "..."]
+) -> None:
+    """Warn, once per encoding and scale, if a view is out of reach of the first: how large features are there.
+
+    For encodings whose numbers are read by a learned map, in place of `warn_beyond_reach`.
+    """
+    longest = float((rays.center_world - rays.center_world[:, :1]).norm(dim=-1).max())
+    if longest <= scale.reach * (1 + 1e-9) or (name, scale) in _WARNED:
+        return
+    _WARNED.add((name, scale))
+    warnings.warn(
+        f"{name}: a view {longest:.3g} m from the first leaves the {scale.reach:.3g} m that the translation scale "
+        f"({scale.per_metre:.3g} per metre) was made for; its features reach {float(features.detach().abs().max()):.3g}. "
+        "Estimate the scale from your own motion (TranslationScale.from_motion), or use an encoding that keeps norms.",
+        ScaleWarning,
+        stacklevel=3,
+    )
