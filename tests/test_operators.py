@@ -87,6 +87,20 @@ def test_dense_places_every_pair_s_blocks_in_the_paper_s_order(heads, grouped):
         torch.testing.assert_close(dense[:, :, a, b], expected, rtol=0, atol=1e-13)
 
 
+@pytest.mark.parametrize("grouped", [True, False])
+def test_the_pairs_of_a_band_are_its_blocks_in_the_dense_form(grouped):
+    operator = random_operator(heads=3, grouped=grouped)
+    dense, start = operator.dense(), 0
+    for band in operator.bands:
+        pairs = operator.band_pairs(band).expand(BATCH, 3, -1, -1, -1, -1, -1)
+        # Block m, copy c: neighbours first.
+        for place in range(band.num_blocks * band.copies):
+            at = slice(start + place * band.size, start + (place + 1) * band.size)
+            expected = pairs[:, :, :, :, place // band.copies]
+            torch.testing.assert_close(dense[..., at, at], expected.double(), rtol=0, atol=1e-14)
+        start += band.width
+
+
 def test_the_left_maps_alone_are_the_operator_against_identity_keys():
     operator = random_operator(heads=2)
     bare = dataclasses.replace(

@@ -320,7 +320,7 @@ class CameraOperator:
 
         ``[B, N_query, N_key, d, d]``, or ``[B, H, N_query, N_key, d, d]`` where heads differ.
         """
-        pieces = [self._dense_band(band) for band in self.bands]
+        pieces = [self.band_pairs(band) for band in self.bands]
         heads = max(piece.shape[1] for piece in pieces)
         shape = (self.batch, heads, self.num_queries, self.num_keys)
         out = self._block_diagonal(pieces, shape)
@@ -338,6 +338,20 @@ class CameraOperator:
         heads = max(piece.shape[1] for piece in pieces)
         out = self._block_diagonal(pieces, (self.batch, heads))
         return out.squeeze(1) if heads == 1 else out
+
+    def band_pairs(self, band: Band) -> Float[Tensor, "batch head query_token key_token block side side"]:
+        """U_ab on one of the operator's bands: its different blocks, each of them repeated ``band.copies`` times.
+
+        All that `dense` places on the diagonal, without the zeros around it.
+        """
+        left = _token_matrices(band, band.left, self.num_queries, self.batch)  # [B, H, Nq, M, s, s]
+        right = _token_matrices(band, band.right, self.num_keys, self.batch)  # [B, H, (G,) Nk, M, s, s]
+        if band.grouped:
+            per_camera = self.num_queries // self.num_query_cameras
+            right = right.repeat_interleave(per_camera, dim=2)  # [B, H, Nq, Nk, M, s, s]
+        else:
+            right = right[:, :, None]
+        return left.mT[:, :, :, None] @ right
 
     def dense_left(self) -> Float[Tensor, "..."]:
         """``left_a^T`` of every query token, ``[B, H, N_query, d, d]``: U_ab against a key without a camera."""
@@ -361,16 +375,6 @@ class CameraOperator:
                     out[..., at : at + band.size, at : at + band.size] = piece[..., block, :, :]
             start += band.width
         return out
-
-    def _dense_band(self, band: Band) -> Tensor:
-        left = _token_matrices(band, band.left, self.num_queries, self.batch)  # [B, H, Nq, M, s, s]
-        right = _token_matrices(band, band.right, self.num_keys, self.batch)  # [B, H, (G,) Nk, M, s, s]
-        if band.grouped:
-            per_camera = self.num_queries // self.num_query_cameras
-            right = right.repeat_interleave(per_camera, dim=2)  # [B, H, Nq, Nk, M, s, s]
-        else:
-            right = right[:, :, None]
-        return left.mT[:, :, :, None] @ right
 
 
 def _token_matrices(band: Band, block: Block | None, num_tokens: int, batch: int) -> Tensor:
