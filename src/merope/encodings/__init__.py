@@ -1,16 +1,20 @@
 """Camera encodings: one paper, one file, one frozen dataclass."""
 
 from merope.encodings.base import CameraEncoding, Claims
+from merope.encodings.cameractrl import CameraCtrl
 from merope.encodings.gta import GTA
 from merope.encodings.merope import HeadLayout, MeRoPE
 from merope.encodings.native import Native, NoEncoding
 from merope.encodings.prope import PRoPE
 from merope.encodings.raynova import RayNova
+from merope.encodings.recammaster import ReCamMaster
 from merope.encodings.registry import encoding_from_config, encoding_to_config
+from merope.encodings.scope import SCoPE
 from merope.encodings.ucpe import UCPE
 from merope.encodings.viewrope import ViewRope
 
 __all__ = [
+    "CameraCtrl",
     "CameraEncoding",
     "Claims",
     "GTA",
@@ -20,6 +24,8 @@ __all__ = [
     "NoEncoding",
     "PRoPE",
     "RayNova",
+    "ReCamMaster",
+    "SCoPE",
     "UCPE",
     "ViewRope",
     "encoding_from_config",

@@ -4,22 +4,28 @@ import dataclasses
 from typing import Any, get_args, get_type_hints
 
 from merope.encodings.base import CameraEncoding
+from merope.encodings.cameractrl import CameraCtrl
 from merope.encodings.gta import GTA
 from merope.encodings.merope import MeRoPE
 from merope.encodings.native import Native, NoEncoding
 from merope.encodings.prope import PRoPE
 from merope.encodings.raynova import RayNova
+from merope.encodings.recammaster import ReCamMaster
 from merope.encodings.scale import TranslationScale
+from merope.encodings.scope import SCoPE
 from merope.encodings.ucpe import UCPE
 from merope.encodings.viewrope import ViewRope
 
 ENCODINGS: dict[str, type] = {
+    "cameractrl": CameraCtrl,
     "gta": GTA,
     "merope": MeRoPE,
     "native": Native,
     "none": NoEncoding,
     "prope": PRoPE,
     "raynova": RayNova,
+    "recammaster": ReCamMaster,
+    "scope": SCoPE,
     "ucpe": UCPE,
     "viewrope": ViewRope,
 }
