@@ -5,12 +5,15 @@ from typing import Any, get_args, get_type_hints
 
 from merope.encodings.base import CameraEncoding
 from merope.encodings.cameractrl import CameraCtrl
+from merope.encodings.cape import CaPE
 from merope.encodings.gta import GTA
+from merope.encodings.latitude_up import LatitudeUpMap
 from merope.encodings.merope import MeRoPE
 from merope.encodings.native import Native, NoEncoding
 from merope.encodings.prope import PRoPE
 from merope.encodings.raynova import RayNova
 from merope.encodings.recammaster import ReCamMaster
+from merope.encodings.rerope import CarvedMeRoPE, ReRoPE
 from merope.encodings.scale import TranslationScale
 from merope.encodings.scope import SCoPE
 from merope.encodings.ucpe import UCPE
@@ -18,6 +21,7 @@ from merope.encodings.viewrope import ViewRope
 
 ENCODINGS: dict[str, type] = {
     "cameractrl": CameraCtrl,
+    "cape": CaPE,
     "gta": GTA,
     "merope": MeRoPE,
     "native": Native,
@@ -25,6 +29,8 @@ ENCODINGS: dict[str, type] = {
     "prope": PRoPE,
     "raynova": RayNova,
     "recammaster": ReCamMaster,
+    "rerope": ReRoPE,
+    "rerope-merope": CarvedMeRoPE,
     "scope": SCoPE,
     "ucpe": UCPE,
     "viewrope": ViewRope,
@@ -32,7 +38,9 @@ ENCODINGS: dict[str, type] = {
 """Every encoding by the name that configs, checkpoints and the command line use."""
 
 
-INPUT_MAPS: dict[str, type] = {}
+INPUT_MAPS: dict[str, type] = {
+    "latitude-up": LatitudeUpMap,
+}
 """Absolute maps that a branch's input may carry beside an encoding, by name."""
 
 
