@@ -86,5 +86,5 @@ def test_clips_are_those_of_the_model():
 
 def test_config_survives_json_and_unknown_encoding_names_the_choices():
     assert json.loads(json.dumps(tiny_street().to_dict()))["name"] == "tiny-street-merope"
-    with pytest.raises(ValueError, match=r"one of \['merope', 'native'\]; got 'prope'"):
-        tiny_street(encoding="prope")
+    with pytest.raises(ValueError, match=r"unknown encoding 'proper'; known are \[.*'merope', 'native'"):
+        tiny_street(encoding="proper")

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from merope.adapters.signals import CameraSignals
 from merope.adapters.spec import VideoSpec
 from merope.adapters.wan import CameraAdapter
 from merope.operators import CameraOperator
@@ -62,7 +63,7 @@ def predict_velocity(
     noisy: Float[Tensor, "batch chan time row col"],
     clean: Float[Tensor, "batch chan given row col"],
     sigma: Float[Tensor, "batch"],
-    operator: CameraOperator,
+    cameras: CameraSignals | CameraOperator,
     spec: VideoSpec,
     *,
     text: Float[Tensor, "batch words dim"] | None = None,
@@ -77,7 +78,7 @@ def predict_velocity(
         # Any: torch types every attribute of a module as a tensor or a module.
         config: Any = transformer.config
         text = inputs.new_zeros(inputs.shape[0], spec.text_tokens, config.text_dim)
-    with adapter.cameras(operator):
+    with adapter.cameras(cameras):
         output = transformer(
             hidden_states=inputs,
             timestep=token_timesteps(sigma, spec),

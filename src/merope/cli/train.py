@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def train(
     preset: Annotated[Literal["tiny-street", "tiny-street-estimator"], tyro.conf.Positional],
     *,
-    encoding: Literal["merope", "native"] = "merope",
+    encoding: str = "merope",
     steps: int | None = None,
     worlds: int | None = None,
     output: Path | None = None,
@@ -34,7 +34,8 @@ def train(
 
     Args:
         preset: What to train.
-        encoding: Camera encoding; native is the same model without camera encoding.
+        encoding: Camera encoding by name, such as gta or ucpe (`merope encodings` lists them); native is the same model
+            without camera encoding, none has no camera branch either.
         steps: Training steps; the default reproduces the shipped weights.
         worlds: Worlds to render, three clips each; the last 16 are kept aside for the held-out loss. By default one
             world for every three steps, from 64 to 1000.
@@ -82,8 +83,16 @@ def train(
         return
     from merope.cli.street import quiet_autocast
     from merope.training.loop import Trainer
+    from merope.training.motion import with_motion_scale
 
     quiet_autocast()
+    config = with_motion_scale(config, store)
+    if "scale" in config.encoding:
+        scale = config.encoding["scale"]
+        print(
+            f"translation scale: {scale['per_metre']:.4g} units per metre, from the clips' motion; their longest baseline: "
+            f"{scale['reach']:.4g} m"
+        )
     run = output or Path("runs") / f"{config.name}-{config.steps}"
     trainer = Trainer(run, config, clips=store, codec=codec, device=device)
     count = sum(parameter.numel() for parameter in trainer.parameters.values())

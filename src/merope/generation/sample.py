@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from merope.adapters.command import latent_matrices, latent_rays
 from merope.adapters.flow import NUM_TRAIN_TIMESTEPS, impose_prefix, predict_velocity
+from merope.adapters.signals import CameraSignals
 from merope.adapters.spec import VideoSpec
 from merope.data.latents import frames_from_video, video_from_frames
 from merope.errors import MeropeError, TrajectoryError
@@ -50,12 +51,12 @@ def generate(
     spec = model.spec
     _check(model, prefix, cameras, seeds, steps, allow_untrained)
     given = model.codec.encode(video_from_frames(torch.from_numpy(np.ascontiguousarray(prefix))))
-    operator = model.adapter.encoding.operator(latent_rays(latent_matrices(cameras, spec), spec))
+    signals = model.adapter.signals(latent_rays(latent_matrices(cameras, spec), spec), device="cpu")
     noise = torch.stack(
         [torch.randn(spec.latent_shape, generator=torch.Generator().manual_seed(int(seed))) for seed in seeds]
     )
     latents = sample_latents(
-        model, given, noise, operator, steps=steps, scheduler=scheduler, autocast=autocast, progress=progress
+        model, given, noise, signals, steps=steps, scheduler=scheduler, autocast=autocast, progress=progress
     )
     return frames_from_video(model.codec.decode(latents.cpu())).numpy()
 
@@ -65,7 +66,7 @@ def sample_latents(
     model: VideoModel,
     given: Float[Tensor, "clip chan given row col"],
     noise: Float[Tensor, "clip chan time row col"],
-    operator: CameraOperator,
+    cameras: CameraSignals | CameraOperator,
     *,
     steps: int,
     scheduler: Any | None = None,
@@ -89,7 +90,7 @@ def sample_latents(
             "prediction_type='flow_prediction'."
         )
     device = next(model.transformer.parameters()).device
-    given, operator = given.to(device), operator.to(device)
+    given, cameras = given.to(device), cameras.to(device)
     latents = impose_prefix(noise.to(device), given, spec)
     for index, timestep in enumerate(
         tqdm(solver.timesteps, desc="generating", unit="step", disable=not progress)
@@ -98,7 +99,7 @@ def sample_latents(
         sigma = torch.full((len(latents),), float(solver.sigmas[index]), device=device)
         with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
             velocity = predict_velocity(
-                model.transformer, model.adapter, latents, given, sigma, operator, spec
+                model.transformer, model.adapter, latents, given, sigma, cameras, spec
             )
         latents = solver.step(velocity, timestep, latents, return_dict=False)[0]
         latents = impose_prefix(latents, given, spec)

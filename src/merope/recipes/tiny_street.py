@@ -4,12 +4,9 @@ from typing import Any
 
 from merope.adapters.spec import VideoSpec
 from merope.cameras import Pinhole
-from merope.encodings import CameraEncoding, MeRoPE, Native, encoding_to_config
+from merope.encodings.registry import default_encoding, encoding_to_config
 from merope.training.config import OptimizerConfig, TrainConfig
 from merope.training.street_clips import StreetClipsConfig
-
-ENCODINGS: dict[str, CameraEncoding] = {"merope": MeRoPE(head_dim=128), "native": Native(head_dim=128)}
-"""Encodings that the preset is trained with: ours, and the backbone without camera encoding."""
 
 HELD_OUT_SEED = 1_000_000
 """Seed of the first held-out world; training worlds count from 0."""
@@ -35,11 +32,15 @@ def tiny_street(*, encoding: str = "merope", steps: int = 3000) -> TrainConfig:
     """A Wan transformer of 4.3 M parameters with a camera branch in every block, trained from scratch.
 
     Heads have the paper's 128 channels, so the head layout is the paper's own; compression 2 leaves the
-    branch one head. ``encoding`` is "merope" or "native"; both have equal parameters, data, seed and steps.
-    One world is rendered for every three steps, from 64 to 1000 of them.
+    branch one head. ``encoding`` is any registered name (``merope encodings`` lists them); all share data, seed
+    and steps, and those with a branch its parameters. An encoding in which metres enter linearly gets its scale from
+    the clips (`with_motion_scale`). One world is rendered for every three steps, from 64 to 1000 of them.
+
+    Raises:
+        ValueError: if no encoding has this name.
     """
-    if encoding not in ENCODINGS:
-        raise ValueError(f"encoding must be one of {sorted(ENCODINGS)}; got {encoding!r}.")
+    # Compression 2 on two heads of the backbone leaves the branch one.
+    chosen = default_encoding(encoding, head_dim=128, num_heads=1)
     transformer: dict[str, Any] = {
         "patch_size": [1, 1, 1],
         "num_attention_heads": 2,
@@ -58,7 +59,7 @@ def tiny_street(*, encoding: str = "merope", steps: int = 3000) -> TrainConfig:
         name=f"tiny-street-{encoding}",
         spec=tiny_street_spec(),
         transformer=transformer,
-        encoding=encoding_to_config(ENCODINGS[encoding]),
+        encoding=encoding_to_config(chosen),
         compression=2,
         schedule="every",
         trains="all",

@@ -40,6 +40,8 @@ class TrainConfig:
     """Keyword arguments of ``WanTransformer3DModel`` for a base trained from scratch."""
     encoding: dict[str, Any]
     """Camera encoding, as `encoding_to_config` gives it."""
+    input_map: dict[str, Any] | None = None
+    """Absolute map on the branches' input, as `input_map_to_config` gives it."""
     compression: int
     """Adapter compression C."""
     schedule: Literal["alternate", "every"] | tuple[int, ...]

@@ -124,7 +124,7 @@ class Trainer:
         """Velocity loss of each clip, with its own cameras or with others."""
         spec = self.config.spec
         poses = batch.T_world_cam if T_world_cam is None else T_world_cam
-        operator = self.adapter.encoding.operator(latent_rays(poses, spec), device=self.device)
+        cameras = self.adapter.signals(latent_rays(poses, spec), device=self.device)
         with torch.autocast(batch.latents.device.type, torch.bfloat16, enabled=self.config.autocast):
             velocity = predict_velocity(
                 self.transformer,
@@ -132,7 +132,7 @@ class Trainer:
                 add_noise(batch.latents, batch.noise, batch.sigma),
                 batch.latents,
                 batch.sigma,
-                operator,
+                cameras,
                 spec,
             )
         return velocity_loss(velocity, batch.latents, batch.noise, batch.sigma, spec)
@@ -142,7 +142,8 @@ class Trainer:
         """Held-out loss of the averaged weights, and what the cameras are worth.
 
         ``control`` is the loss with each clip given another clip's cameras minus the loss with its own; zero
-        means that the cameras are ignored. ``residual_ratio`` is the branch's share of what it is added to.
+        means that the cameras are ignored. ``residual_ratio`` is the branch's share of what it is added to; it is
+        left out where the encoding has no branch.
         """
         self.average.swap(self.parameters)
         own, other, ratios = [], [], []
@@ -154,11 +155,10 @@ class Trainer:
             other.append(self.losses(batch, T_world_cam=batch.T_world_cam.roll(1, 0)))
         self.average.swap(self.parameters)
         held_out = float(torch.cat(own).mean())
-        return {
-            "held_out": held_out,
-            "control": float(torch.cat(other).mean()) - held_out,
-            "residual_ratio": sum(map(sum, ratios)) / sum(map(len, ratios)),
-        }
+        entry = {"held_out": held_out, "control": float(torch.cat(other).mean()) - held_out}
+        if any(ratios):
+            entry["residual_ratio"] = sum(map(sum, ratios)) / sum(map(len, ratios))
+        return entry
 
     def _entry(self, bins: list[tuple[float, float]], gradient_norm: float) -> dict[str, float]:
         entry: dict[str, float] = {

@@ -165,6 +165,10 @@ class StreetClips:
         chosen = np.linspace(0, len(self) - 1, min(count, len(self))).round().astype(int)
         return np.stack([self._frames[clip, :num_frames] for clip in chosen])
 
+    def poses(self, clip: int) -> Poses:
+        """The cameras of a whole clip, without reading its frames."""
+        return Poses.from_matrices(torch.from_numpy(np.array(self._poses[clip])))
+
     def window(
         self, clip: int, *, start: int, num_frames: int, mirror: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor]:

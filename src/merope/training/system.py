@@ -12,7 +12,7 @@ from merope.adapters import attach, save_adapter
 from merope.adapters.checkpoint import write_safetensors
 from merope.adapters.wan import CameraAdapter
 from merope.data.latents import LinearCodec
-from merope.encodings import encoding_from_config
+from merope.encodings.registry import encoding_from_config, input_map_from_config
 from merope.files import write_text_atomically
 from merope.training.config import OptimizerConfig, TrainConfig
 
@@ -28,8 +28,14 @@ def build_model(config: TrainConfig) -> tuple[nn.Module, CameraAdapter]:
         compression=config.compression,
         schedule=config.schedule,
         pose_policy=config.spec.pose_policy,
+        input_map=None if config.input_map is None else input_map_from_config(config.input_map),
     )
     if config.trains == "branch":
+        if not any(True for _ in adapter.parameters()):
+            raise ValueError(
+                f"trains='branch' leaves nothing to train: encoding {config.encoding['name']!r} has no parameters of its "
+                "own. Use trains='all'."
+            )
         transformer.requires_grad_(False)
         for parameter in adapter.parameters():
             parameter.requires_grad_(True)
