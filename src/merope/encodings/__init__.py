@@ -14,6 +14,7 @@ from merope.encodings.registry import encoding_from_config, encoding_to_config
 from merope.encodings.rerope import CarvedMeRoPE, ReRoPE
 from merope.encodings.scope import SCoPE
 from merope.encodings.ucpe import UCPE
+from merope.encodings.urope import URoPE
 from merope.encodings.viewrope import ViewRope
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "ReRoPE",
     "SCoPE",
     "UCPE",
+    "URoPE",
     "ViewRope",
     "encoding_from_config",
     "encoding_to_config",

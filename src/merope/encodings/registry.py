@@ -17,6 +17,7 @@ from merope.encodings.rerope import CarvedMeRoPE, ReRoPE
 from merope.encodings.scale import TranslationScale
 from merope.encodings.scope import SCoPE
 from merope.encodings.ucpe import UCPE
+from merope.encodings.urope import URoPE
 from merope.encodings.viewrope import ViewRope
 
 ENCODINGS: dict[str, type] = {
@@ -33,6 +34,7 @@ ENCODINGS: dict[str, type] = {
     "rerope-merope": CarvedMeRoPE,
     "scope": SCoPE,
     "ucpe": UCPE,
+    "urope": URoPE,
     "viewrope": ViewRope,
 }
 """Every encoding by the name that configs, checkpoints and the command line use."""
