@@ -108,7 +108,7 @@ def warn_features_beyond_reach(
 
     For encodings whose numbers are read by a learned map, in place of `warn_beyond_reach`.
     """
-    longest = float((rays.center_world - rays.center_world[:, :1]).norm(dim=-1).max())
+    longest = float((rays.center_world - rays.center_world[:, :1]).detach().norm(dim=-1).max())
     if longest <= scale.reach * (1 + 1e-9) or (name, scale) in _WARNED:
         return
     _WARNED.add((name, scale))
