@@ -30,7 +30,7 @@ def test_an_encoding_trains_by_its_name_and_generates_from_its_files(name, tmp_p
     assert [entry["step"] for entry in entries] == [1, 2, 3]
     assert all(math.isfinite(entry["loss"]) for entry in entries)
     model = load_video_model(tmp_path / "model")
-    assert model.adapter.encoding == trainer.adapter.encoding
+    assert encoding_to_config(model.adapter.encoding) == trainer.config.encoding
     clip = tiny_clips()
     poses = [clip.poses(index)[:13] for index in (0, 3)]
     prefix = np.stack([clip.window(index, start=0, num_frames=5)[0].numpy() for index in (0, 3)])
