@@ -83,7 +83,7 @@ def warn_beyond_reach(
     The ratio is measured on the operator, not predicted: the largest singular value of U_ab between the
     two cameras that are furthest apart.
     """
-    baselines = offsets_query(queries, keys).norm(dim=-1)
+    baselines = offsets_query(queries, keys).detach().norm(dim=-1)
     longest = float(baselines.max())
     # A rounding of the reach itself is no departure.
     if longest <= scale.reach * (1 + 1e-9) or (name, scale) in _WARNED:
