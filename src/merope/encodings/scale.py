@@ -119,3 +119,25 @@ def warn_features_beyond_reach(
         ScaleWarning,
         stacklevel=3,
     )
+
+
+def warn_repeats_beyond_reach(
+    name: str, scale: TranslationScale, queries: ViewRays, keys: ViewRays, *, period: float
+) -> None:
+    """Warn, once per encoding and scale, if a baseline is out of reach: displacements look alike there.
+
+    For encodings that turn by displacement with a longest period of ``period`` units, in place of
+    `warn_beyond_reach`: their norms do not grow.
+    """
+    longest = float(offsets_query(queries, keys).norm(dim=-1).max())
+    if longest <= scale.reach * (1 + 1e-9) or (name, scale) in _WARNED:
+        return
+    _WARNED.add((name, scale))
+    warnings.warn(
+        f"{name}: a baseline of {longest:.3g} m leaves the {scale.reach:.3g} m that the translation scale "
+        f"({scale.per_metre:.3g} per metre) was made for; it is {longest * scale.per_metre:.3g} units, and displacements "
+        f"look alike every {period:.3g}. Estimate the scale from your own motion (TranslationScale.from_motion), or use an "
+        "encoding in metres.",
+        ScaleWarning,
+        stacklevel=3,
+    )
