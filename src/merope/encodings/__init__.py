@@ -9,6 +9,7 @@ from merope.encodings.merope import HeadLayout, MeRoPE
 from merope.encodings.native import Native, NoEncoding
 from merope.encodings.prope import PRoPE
 from merope.encodings.raynova import RayNova
+from merope.encodings.rayrope import RayRoPE
 from merope.encodings.recammaster import ReCamMaster
 from merope.encodings.registry import encoding_from_config, encoding_to_config
 from merope.encodings.rerope import CarvedMeRoPE, ReRoPE
@@ -31,6 +32,7 @@ __all__ = [
     "NoEncoding",
     "PRoPE",
     "RayNova",
+    "RayRoPE",
     "ReCamMaster",
     "ReRoPE",
     "SCoPE",

@@ -13,6 +13,7 @@ from merope.encodings.merope import MeRoPE
 from merope.encodings.native import Native, NoEncoding
 from merope.encodings.prope import PRoPE
 from merope.encodings.raynova import RayNova
+from merope.encodings.rayrope import RayRoPE
 from merope.encodings.recammaster import ReCamMaster
 from merope.encodings.rerope import CarvedMeRoPE, ReRoPE
 from merope.encodings.scale import TranslationScale
@@ -31,6 +32,7 @@ ENCODINGS: dict[str, type] = {
     "none": NoEncoding,
     "prope": PRoPE,
     "raynova": RayNova,
+    "rayrope": RayRoPE,
     "recammaster": ReCamMaster,
     "rerope": ReRoPE,
     "rerope-merope": CarvedMeRoPE,
