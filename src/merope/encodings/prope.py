@@ -79,7 +79,7 @@ class PRoPE:
         keys = key_rays(queries, keys)
         blocks, image = tile_widths(self.head_dim, self.tiles)
         with torch.autocast("cpu", enabled=False):
-            lenses = tuple(
+            query_lens, key_lens = (
                 normalised_lens(
                     rays,
                     center_principal_point=self.center_principal_point,
@@ -88,7 +88,7 @@ class PRoPE:
                 for rays in (queries, keys)
             )
             bands = (
-                projective_band("pose", queries, keys, lenses, scale=self.scale, width=blocks),
+                projective_band("pose", queries, keys, query_lens, key_lens, scale=self.scale, width=blocks),
                 image_band(queries, keys, width=image),
             )
             operator = assemble(bands, queries, keys, acts_on=self.acts_on, dtype=dtype, device="cpu")
@@ -124,13 +124,13 @@ def projective_band(
     name: str,
     queries: ViewRays,
     keys: ViewRays,
-    lenses: tuple[Float[Tensor, "batch query_view 4"], Float[Tensor, "batch key_view 4"]],
+    query_lens: Float[Tensor, "batch query_view 4"],
+    key_lens: Float[Tensor, "batch key_view 4"],
     *,
     scale: TranslationScale,
     width: int,
 ) -> Band:
     """``U = lift(K_i) T_i^-1 T_j lift(K_j)^-1`` on ``width`` channels, one entry per camera."""
-    query_lens, key_lens = lenses
     T_query_anchor = rigid_inverse(anchored_poses(queries, queries, scale))
     T_anchor_key = anchored_poses(queries, keys, scale)
     fx, fy, cx, cy = query_lens.unbind(-1)

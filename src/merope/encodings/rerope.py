@@ -108,10 +108,12 @@ class ReRoPE:
         carved = 2 * self.resolved_pairs
         with torch.autocast("cpu", enabled=False):
             if self.with_lens:
-                lenses = tuple(
+                query_lens, key_lens = (
                     normalised_lens(rays, pretend_pinhole=self.pretend_pinhole) for rays in (queries, keys)
                 )
-                camera = projective_band("pose", queries, keys, lenses, scale=self.scale, width=carved)
+                camera = projective_band(
+                    "pose", queries, keys, query_lens, key_lens, scale=self.scale, width=carved
+                )
             else:
                 poses = (anchored_poses(queries, rays, self.scale) for rays in (queries, keys))
                 camera = relative_band("pose", *poses, width=carved)
