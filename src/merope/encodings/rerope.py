@@ -56,8 +56,8 @@ class ReRoPE:
     head_dim: int = 128
     """Channels of the backbone's own heads."""
     pairs: int | None = None
-    """Temporal pairs that make room, slowest first; None is those from the 10/22nd part of the temporal band on,
-    a whole number of blocks: 6, 12 and 16 for 64, 128 and 192 channels."""
+    """Temporal pairs that make room, slowest first. None is all from 10/22 of them on, in whole blocks: 6, 12 and 16
+    pairs of 64, 128 and 192 channels."""
     scale: TranslationScale = TranslationScale()
     """Units per metre of every translation."""
     with_lens: bool = True
