@@ -11,8 +11,12 @@ from merope.cameras.rays import ViewRays
 def affine(view_rays: ViewRays, clip: int, view: int) -> tuple[float, float, float, float]:
     """fx, fy, cx, cy of one view, in patches."""
     lens = view_rays.lens
-    values = (lens.fx, lens.fy, lens.cx, lens.cy)
-    return tuple(float(v[clip, view]) if hasattr(v, "shape") and v.ndim else float(v) for v in values)
+    return tuple(of_view(value, clip, view) for value in (lens.fx, lens.fy, lens.cx, lens.cy))
+
+
+def of_view(parameter, clip: int, view: int) -> float:
+    """One view's number of a lens parameter."""
+    return float(parameter[clip, view]) if getattr(parameter, "ndim", 0) else float(parameter)
 
 
 def pixel_ray(view_rays: ViewRays, clip: int, view: int, u: float, v: float) -> np.ndarray:
@@ -28,9 +32,9 @@ def pixel_ray(view_rays: ViewRays, clip: int, view: int, u: float, v: float) -> 
             [math.sin(angle) * math.cos(azimuth), math.sin(angle) * math.sin(azimuth), math.cos(angle)]
         )
     assert isinstance(lens, UnifiedCamera)
-    squared = x * x + y * y
-    stretch = (lens.xi + math.sqrt(1 + (1 - lens.xi**2) * squared)) / (1 + squared)
-    return np.array([stretch * x, stretch * y, stretch - lens.xi])
+    xi, squared = of_view(lens.xi, clip, view), x * x + y * y
+    stretch = (xi + math.sqrt(1 + (1 - xi**2) * squared)) / (1 + squared)
+    return np.array([stretch * x, stretch * y, stretch - xi])
 
 
 def seen_at(
@@ -50,11 +54,12 @@ def seen_at(
         place = angle * np.array([math.cos(azimuth), math.sin(azimuth)])
     else:
         assert isinstance(lens, UnifiedCamera)
-        widest = math.acos(-min(lens.xi, 1 / lens.xi))
+        xi = of_view(lens.xi, clip, view)
+        widest = math.acos(-min(xi, 1 / xi))
         angle, azimuth = math.atan2(math.hypot(x, y), z), math.atan2(y, x)
         if angle > widest:
             angle = widest - 1e-5
-        place = math.sin(angle) / (math.cos(angle) + lens.xi)
+        place = math.sin(angle) / (math.cos(angle) + xi)
         place = place * np.array([math.cos(azimuth), math.sin(azimuth)])
     pixel = np.array([fx * place[0] + cx, fy * place[1] + cy])
     size = np.array([lens.width, lens.height])

@@ -3,6 +3,7 @@
 from merope.encodings.base import CameraEncoding, Claims
 from merope.encodings.cameractrl import CameraCtrl
 from merope.encodings.cape import CaPE
+from merope.encodings.crepe import CRePE
 from merope.encodings.gta import GTA
 from merope.encodings.latitude_up import LatitudeUpMap
 from merope.encodings.merope import HeadLayout, MeRoPE
@@ -24,6 +25,7 @@ __all__ = [
     "CaPE",
     "CarvedMeRoPE",
     "Claims",
+    "CRePE",
     "GTA",
     "HeadLayout",
     "LatitudeUpMap",

@@ -6,6 +6,7 @@ from typing import Any, get_args, get_type_hints
 from merope.encodings.base import CameraEncoding
 from merope.encodings.cameractrl import CameraCtrl
 from merope.encodings.cape import CaPE
+from merope.encodings.crepe import CRePE
 from merope.encodings.distance_decay import DistanceDecay
 from merope.encodings.gta import GTA
 from merope.encodings.latitude_up import LatitudeUpMap
@@ -25,6 +26,7 @@ from merope.encodings.viewrope import ViewRope
 ENCODINGS: dict[str, type] = {
     "cameractrl": CameraCtrl,
     "cape": CaPE,
+    "crepe": CRePE,
     "distance-decay": DistanceDecay,
     "gta": GTA,
     "merope": MeRoPE,
