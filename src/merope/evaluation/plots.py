@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Okabe and Ito: distinct for colour-blind readers, and in grey.
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _COMMANDED = "#222222"
 
 
@@ -64,7 +64,7 @@ def draw_bev(
     commanded: Poses, recovered: Mapping[str, Poses], *, title: str | None = None, align_scale: bool = False
 ) -> "Figure":
     """The figure that `plot_bev` saves."""
-    figure = _new_figure(6.4, 5.6)
+    figure = new_figure(6.4, 5.6)
     axes = figure.add_subplot()
     unit = "m" if commanded.unit == "m" else f"{commanded.unit} units"
     start = commanded.rebase_to_first().center_world
@@ -146,7 +146,7 @@ def plot_metres(
     """
     if commanded.keys() != recovered.keys():
         raise ValueError(f"labels must agree, got {sorted(commanded)} and {sorted(recovered)}.")
-    figure = _new_figure(6.0, 5.6)
+    figure = new_figure(6.0, 5.6)
     axes = figure.add_subplot()
     lines = {}
     values = [value for side in (commanded, recovered) for points in side.values() for value in points]
@@ -178,7 +178,7 @@ def plot_curves(path: str | Path, logs: Mapping[str, Path]) -> None:
     Raises:
         MissingDependency: if matplotlib is not installed.
     """
-    figure = _new_figure(6.4, 5.2)
+    figure = new_figure(6.4, 5.2)
     upper, lower = figure.subplots(2, 1, sharex=True)
     for (label, log), color in zip(logs.items(), _cycle(len(logs)), strict=True):
         entries = [json.loads(line) for line in log.read_text().splitlines()]
@@ -207,7 +207,7 @@ def draw_errors(
     commanded: Poses, recovered: Mapping[str, Poses], *, first_generated: int | None = None
 ) -> "Figure":
     """Rotation error and scaled centre error of every frame; given frames are shaded."""
-    figure = _new_figure(6.4, 4.2)
+    figure = new_figure(6.4, 4.2)
     upper, lower = figure.subplots(2, 1, sharex=True)
     for (label, poses), color in zip(recovered.items(), _cycle(len(recovered)), strict=True):
         aligned = Aligned.from_poses(commanded, poses)
@@ -232,7 +232,7 @@ def png_bytes(figure: "Figure", *, dpi: int = 130) -> bytes:
     return buffer.getvalue()
 
 
-def _new_figure(width: float, height: float) -> "Figure":
+def new_figure(width: float, height: float) -> "Figure":
     """A figure on the Agg canvas, whatever backend the process has chosen; pyplot is never touched."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -245,4 +245,4 @@ def _new_figure(width: float, height: float) -> "Figure":
 
 
 def _cycle(num: int) -> list[str]:
-    return [_COLORS[index % len(_COLORS)] for index in range(num)]
+    return [COLORS[index % len(COLORS)] for index in range(num)]
