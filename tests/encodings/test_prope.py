@@ -25,7 +25,6 @@ from tests.support.released import (
     attended,
     pinhole_rays,
     released,
-    with_single_precision_image,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::merope.encodings.scale.ScaleWarning")
@@ -84,7 +83,8 @@ def test_attention_answers_as_the_released_code_does(backend):
     theirs = arrays["prope_out"]
     torch.testing.assert_close(attended(arrays, operator, backend), theirs, rtol=0, atol=1e-6)
     # What is left is the release's table of image-plane phases in float32.
-    operator = with_single_precision_image(operator)
+    encoding = PRoPE(head_dim=HEAD_DIM, single_precision_image=True)
+    operator = encoding.operator(pinhole_rays(arrays), dtype=torch.float64)
     torch.testing.assert_close(attended(arrays, operator, backend), theirs, rtol=0, atol=1e-10)
 
 

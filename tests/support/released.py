@@ -1,7 +1,5 @@
 """What the released PRoPE and UCPE code answered for random inputs, with the rays that it was asked for."""
 
-import dataclasses
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -9,7 +7,7 @@ from torch import Tensor
 from merope.attention import camera_attention
 from merope.cameras import Pinhole, UnifiedCamera, ViewRays
 from merope.encodings.projective import released_channel_order
-from merope.operators import CameraOperator, Rotate2
+from merope.operators import CameraOperator
 from tests.support.shared import shared_file
 
 GRID = (2, 4)
@@ -52,19 +50,3 @@ def attended(arrays: dict[str, Tensor], operator: CameraOperator, backend: str) 
     back = torch.empty_like(out)
     back[..., order] = out
     return back
-
-
-def with_single_precision_image(operator: CameraOperator) -> CameraOperator:
-    """The operator with the release's image-plane factors, which it makes in float32 whatever its inputs."""
-    *others, image = operator.bands
-    rows, cols = GRID
-    row = torch.arange(rows).repeat_interleave(cols).repeat(VIEWS)
-    col = torch.arange(cols).repeat(rows).repeat(VIEWS)
-    pairs = HEAD_DIM // 8
-    frequencies = 100.0 ** (-torch.arange(pairs) / pairs)
-    phases = -torch.cat([col[:, None] * frequencies, row[:, None] * frequencies], -1)[None, None]
-    assert phases.dtype == torch.float32
-    table = Rotate2(phases.cos().double(), phases.sin().double())
-    for ours, theirs in ((image.left.cos, table.cos), (image.right.sin, table.sin)):
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
-    return dataclasses.replace(operator, bands=(*others, dataclasses.replace(image, left=table, right=table)))

@@ -37,6 +37,8 @@ class GTA:
     """Units per metre of every translation."""
     image_positions: Literal["patch", "fraction"] = "patch"
     """"patch": whole patches, base 100. "fraction": parts of the image, octaves up to one turn across it."""
+    single_precision_image: bool = False
+    """Make the image-plane rotations in float32 whatever ``dtype`` is, as the released code does."""
     acts_on: ActsOn = "qkvo"
 
     def __post_init__(self) -> None:
@@ -67,7 +69,13 @@ class GTA:
             )
             bands = (
                 relative_band("pose", T_anchor_query, T_anchor_key, width=blocks),
-                image_band(queries, keys, width=image, fractions=self.image_positions == "fraction"),
+                image_band(
+                    queries,
+                    keys,
+                    width=image,
+                    fractions=self.image_positions == "fraction",
+                    single_precision=self.single_precision_image,
+                ),
             )
             # The warning measures the operator, so it comes before a device that may lack float64.
             operator = assemble(bands, queries, keys, acts_on=self.acts_on, dtype=dtype, device="cpu")

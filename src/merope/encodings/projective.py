@@ -115,21 +115,30 @@ def relative_band(
     return tile_band(name, rigid_inverse(T_anchor_query).mT, T_anchor_key, width=width)
 
 
-def image_band(queries: ViewRays, keys: ViewRays, *, width: int, fractions: bool = False) -> Band | None:
+def image_band(
+    queries: ViewRays,
+    keys: ViewRays,
+    *,
+    width: int,
+    fractions: bool = False,
+    single_precision: bool = False,
+) -> Band | None:
     """Rotary pairs over the column and then the row, half of ``width`` each; None for no channels.
 
     Pairs turn by (query position - key position), the sign of the PRoPE release and the opposite of the backbone's.
     Positions are whole patches and frequencies ``100 ** (-m / M)`` for m = 0 ... M - 1. With ``fractions`` they are
-    parts of the image, in [0, 1), and pair m makes ``2 ** (m + 1 - M)`` turns across it, as in GTA's own code.
+    parts of the image, in [0, 1), and pair m makes ``2 ** (m + 1 - M)`` turns across it, as in GTA's own code. With
+    ``single_precision`` frequencies, phases and their cosines are float32, as in the release: 2e-7 from these.
     """
     if not width:
         return None
-    query_phases, key_phases = (_image_phases(rays, width // 2, fractions) for rays in (queries, keys))
+    dtype = torch.float32 if single_precision else torch.float64
+    query_phases, key_phases = (_image_phases(rays, width // 2, fractions, dtype) for rays in (queries, keys))
     # rotary_band turns by key minus query.
     return rotary_band("image", -query_phases, -key_phases)
 
 
-def _image_phases(rays: ViewRays, width: int, fractions: bool) -> Tensor:
+def _image_phases(rays: ViewRays, width: int, fractions: bool, dtype: torch.dtype) -> Tensor:
     rows, cols = rays.grid
     if fractions:
         positions = (rays.col / cols, rays.row / rows)
@@ -137,6 +146,9 @@ def _image_phases(rays: ViewRays, width: int, fractions: bool) -> Tensor:
         frequencies = 2 * math.pi * turns
     else:
         positions = (rays.col, rays.row)
-        frequencies = inverse_power_frequencies(width, _IMAGE_BASE)
-    of_view = axis_phases(positions, (frequencies, frequencies))  # [P, pairs]
+        frequencies = inverse_power_frequencies(width, _IMAGE_BASE, dtype)
+    frequencies = frequencies.to(dtype)
+    of_view = axis_phases(
+        [position.to(dtype) for position in positions], (frequencies, frequencies)
+    )  # [P, pairs]
     return of_view.expand(rays.batch, rays.num_views, -1, -1).flatten(1, 2)

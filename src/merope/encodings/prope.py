@@ -56,6 +56,8 @@ class PRoPE:
     """Take cx and cy as the image's middle whatever the lens says, as those ports do."""
     pretend_pinhole: bool = False
     """Read fx, fy, cx and cy of any lens as a pinhole's, as UCPE's code does with its unified cameras."""
+    single_precision_image: bool = False
+    """Make the image-plane rotations in float32 whatever ``dtype`` is, as the released code does."""
     acts_on: ActsOn = "qkvo"
 
     def __post_init__(self) -> None:
@@ -89,7 +91,7 @@ class PRoPE:
             )
             bands = (
                 projective_band("pose", queries, keys, query_lens, key_lens, scale=self.scale, width=blocks),
-                image_band(queries, keys, width=image),
+                image_band(queries, keys, width=image, single_precision=self.single_precision_image),
             )
             operator = assemble(bands, queries, keys, acts_on=self.acts_on, dtype=dtype, device="cpu")
             warn_beyond_reach("PRoPE", self.scale, queries, keys, operator)

@@ -23,7 +23,7 @@ from merope.encodings.ucpe import UCPE
 from merope.encodings.urope import URoPE
 from merope.encodings.viewrope import ViewRope
 
-ENCODINGS: dict[str, type] = {
+ENCODINGS: dict[str, Any] = {
     "cameractrl": CameraCtrl,
     "cape": CaPE,
     "crepe": CRePE,
@@ -46,7 +46,7 @@ ENCODINGS: dict[str, type] = {
 """Every encoding by the name that configs, checkpoints and the command line use."""
 
 
-INPUT_MAPS: dict[str, type] = {
+INPUT_MAPS: dict[str, Any] = {
     "latitude-up": LatitudeUpMap,
 }
 """Absolute maps that a branch's input may carry beside an encoding, by name."""
@@ -96,7 +96,7 @@ def input_map_from_config(config: dict[str, Any]) -> Any:
     return _from_config(INPUT_MAPS, config, "input map")
 
 
-def _to_config(kinds: dict[str, type], made: Any, what: str) -> dict[str, Any]:
+def _to_config(kinds: dict[str, Any], made: Any, what: str) -> dict[str, Any]:
     for name, kind in kinds.items():
         if type(made) is kind:
             options = dataclasses.asdict(made)
@@ -106,13 +106,13 @@ def _to_config(kinds: dict[str, type], made: Any, what: str) -> dict[str, Any]:
     raise TypeError(f"{type(made).__name__} is not a registered {what}; known are {sorted(kinds)}.")
 
 
-def _from_config(kinds: dict[str, type], config: dict[str, Any], what: str) -> Any:
+def _from_config(kinds: dict[str, Any], config: dict[str, Any], what: str) -> Any:
     options = dict(config)
     name = options.pop("name", None)
     return _made(_known(kinds, name, what), options, f"{what} {name!r}")
 
 
-def _known(kinds: dict[str, type], name: Any, what: str) -> Any:
+def _known(kinds: dict[str, Any], name: Any, what: str) -> Any:
     if name not in kinds:
         raise ValueError(f"unknown {what} {name!r}; known are {sorted(kinds)}.")
     return kinds[name]

@@ -10,9 +10,11 @@ from merope.cameras.rays import ViewRays
 from merope.operators import Band, Rotate2
 
 
-def inverse_power_frequencies(width: int, base: float) -> Float[Tensor, " pair"]:
-    """``base ** (-2 m / width)`` for the ``width / 2`` pairs m of an axis (Su et al. 2024), float64."""
-    return base ** (-torch.arange(0, width, 2, dtype=torch.float64) / max(width, 1))
+def inverse_power_frequencies(
+    width: int, base: float, dtype: torch.dtype = torch.float64
+) -> Float[Tensor, " pair"]:
+    """``base ** (-2 m / width)`` for the ``width / 2`` pairs m of an axis (Su et al. 2024)."""
+    return base ** (-torch.arange(0, width, 2, dtype=dtype) / max(width, 1))
 
 
 def rotary_band(
@@ -22,7 +24,7 @@ def rotary_band(
 ) -> Band:
     """Pairs turned by (key phase - query phase), radians, once per token.
 
-    Phases are float64: metric ones reach thousands of radians.
+    Phases are float64: metric ones reach thousands of radians. Their cosines are made in their precision.
     """
     return Band(
         name=name,

@@ -62,6 +62,8 @@ class UCPE:
     """"zero" is the released code: a vertical ray has zero x and y axes, and a key's centre only its part along it."""
     rays_at: RaysAt = "patch_center"
     """"patch_corner" is the released grid, half a patch up and to the left; it needs the lens."""
+    single_precision_image: bool = False
+    """Make the image-plane rotations in float32 whatever ``dtype`` is, as the released code does."""
     acts_on: ActsOn = "qkvo"
 
     def __post_init__(self) -> None:
@@ -95,7 +97,7 @@ class UCPE:
                 T_anchor_key = rigid_inverse(rigid_inverse(T_anchor_key))
             bands = (
                 tile_band("ray", T_query_anchor.mT, T_anchor_key, width=blocks),
-                image_band(queries, keys, width=image),
+                image_band(queries, keys, width=image, single_precision=self.single_precision_image),
             )
             operator = assemble(bands, queries, keys, acts_on=self.acts_on, dtype=dtype, device="cpu")
             warn_beyond_reach("UCPE", self.scale, queries, keys, operator)
