@@ -207,6 +207,16 @@ def test_equal_projections_and_the_flip_give_the_reciprocal_product_of_lines():
     assert (got - (d @ d.mT + m @ m.mT)).abs().max() > 0.1
 
 
+def test_the_first_gradient_of_scope_is_a_thousand_times_that_of_plain_projections():
+    injection = ScopeInjection(dim=DIM)
+    lines = drawn(1, 1, 5, 7)
+    lines[..., 6] = 0
+    nothing = torch.zeros(1, 5, 1, DIM)
+    injection.turned(nothing, nothing, lines)[0].sum().backward()
+    plain = 0.5 * lines.sum((0, 1)).expand(DIM, 7)
+    torch.testing.assert_close(injection.query_encoder.weight.grad, 1000 * plain)
+
+
 @pytest.mark.parametrize("encoding", [CameraCtrl(head_dim=64), SCoPE(head_dim=64)])
 def test_nothing_is_added_to_a_token_without_a_ray(encoding):
     view_rays = scene("fisheye_200deg")
