@@ -1,47 +1,37 @@
 """Encodings by name, to and from plain JSON values: what is stored beside weights."""
 
 import dataclasses
+from importlib import import_module
 from typing import Any, get_args, get_type_hints
 
 from merope.encodings.base import CameraEncoding
-from merope.encodings.cameractrl import CameraCtrl
-from merope.encodings.cape import CaPE
-from merope.encodings.crepe import CRePE
-from merope.encodings.distance_decay import DistanceDecay
-from merope.encodings.gta import GTA
 from merope.encodings.latitude_up import LatitudeUpMap
-from merope.encodings.merope import MeRoPE
-from merope.encodings.native import Native, NoEncoding
-from merope.encodings.prope import PRoPE
-from merope.encodings.raynova import RayNova
-from merope.encodings.rayrope import RayRoPE
-from merope.encodings.recammaster import ReCamMaster
-from merope.encodings.rerope import CarvedMeRoPE, ReRoPE
 from merope.encodings.scale import TranslationScale
-from merope.encodings.scope import SCoPE
-from merope.encodings.ucpe import UCPE
-from merope.encodings.urope import URoPE
-from merope.encodings.viewrope import ViewRope
+
+
+def _kind(module: str, name: str) -> Any:
+    return getattr(import_module(f"merope.encodings.{module}"), name)
+
 
 ENCODINGS: dict[str, Any] = {
-    "cameractrl": CameraCtrl,
-    "cape": CaPE,
-    "crepe": CRePE,
-    "distance-decay": DistanceDecay,
-    "gta": GTA,
-    "merope": MeRoPE,
-    "native": Native,
-    "none": NoEncoding,
-    "prope": PRoPE,
-    "raynova": RayNova,
-    "rayrope": RayRoPE,
-    "recammaster": ReCamMaster,
-    "rerope": ReRoPE,
-    "rerope-merope": CarvedMeRoPE,
-    "scope": SCoPE,
-    "ucpe": UCPE,
-    "urope": URoPE,
-    "viewrope": ViewRope,
+    "cameractrl": _kind("cameractrl", "CameraCtrl"),
+    "cape": _kind("cape", "CaPE"),
+    "crepe": _kind("crepe", "CRePE"),
+    "distance-decay": _kind("distance_decay", "DistanceDecay"),
+    "gta": _kind("gta", "GTA"),
+    "merope": _kind("merope", "MeRoPE"),
+    "native": _kind("native", "Native"),
+    "none": _kind("native", "NoEncoding"),
+    "prope": _kind("prope", "PRoPE"),
+    "raynova": _kind("raynova", "RayNova"),
+    "rayrope": _kind("rayrope", "RayRoPE"),
+    "recammaster": _kind("recammaster", "ReCamMaster"),
+    "rerope": _kind("rerope", "ReRoPE"),
+    "rerope-merope": _kind("rerope", "CarvedMeRoPE"),
+    "scope": _kind("scope", "SCoPE"),
+    "ucpe": _kind("ucpe", "UCPE"),
+    "urope": _kind("urope", "URoPE"),
+    "viewrope": _kind("viewrope", "ViewRope"),
 }
 """Every encoding by the name that configs, checkpoints and the command line use."""
 
