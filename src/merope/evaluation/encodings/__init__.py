@@ -1,0 +1,1 @@
+"""What an encoding is claimed to do, measured on its operator."""
