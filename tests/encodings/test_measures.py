@@ -12,15 +12,18 @@ from merope.encodings import MeRoPE, Native, NoEncoding
 from merope.encodings.measures import (
     BASELINES,
     DIRECTIONS,
-    added_features,
     dependence,
-    depth_kind,
     factorisation,
     growth,
+    measure,
     norm_deviation,
+    sensitivity,
+)
+from merope.encodings.pairwise import (
+    added_features,
+    depth_kind,
     norm_ratios,
     pair_matrices,
-    sensitivity,
     with_scene_depth,
     without_warnings,
 )
@@ -318,3 +321,28 @@ def test_a_code_that_is_metric_only_far_away_is_found_from_far_away():
     # At 4 m from 1 m the settling part has changed; from 100 m on it has not.
     assert kernel(Both(), torch.tensor([4.0]).double(), start=1.0) < 0.95
     assert translation_range(Both()).unambiguous == pytest.approx(4.0, abs=0.25)
+
+
+# Verdicts
+
+
+@pytest.mark.parametrize(
+    ("encoding", "claims"),
+    [
+        (Displacement(), (True, False, True)),
+        (Displacement(stretch=1.1), (True, False, False)),
+        (Heading(), (False, False, True)),
+        (Parallax(), (False, False, True)),
+        (GivenDepth(), (False, False, True)),
+        (Homogeneous(), (True, True, False)),
+        (Homogeneous(grouped=True), (True, True, False)),
+        (FirstView(), (False, True, True)),
+        (Added(), (False, True, False)),
+        (MeRoPE(components=frozenset(("disp", "rot"))), (False, False, True)),
+        # Displacement without the key camera's rotation is not the whole pose.
+        (MeRoPE(components=frozenset(("trans",))), (False, False, True)),
+    ],
+)
+def test_verdicts_are_those_that_the_construction_implies(encoding, claims):
+    found = measure(encoding).claims
+    assert (found.metric, found.per_token, found.norm_preserving) == claims

@@ -203,6 +203,14 @@ def test_claims_follow_the_components():
     assert rot.per_token and not rot.metric
     assert not MeRoPE(components=frozenset(("rot",))).operator(random_drive()).grouped
     assert not MeRoPE(components=frozenset(("disp",))).claims.metric
+    # Where a camera looks is part of its pose.
+    assert not MeRoPE(components=frozenset(("trans",))).claims.metric
+    assert MeRoPE(components=frozenset(("trans", "disp"))).claims.metric
+
+
+def test_claims_follow_the_channels_that_there_are():
+    turned_only = MeRoPE(head_dim=32, layout=HeadLayout(disp=0, rot=24, trans=0, native=(4, 2, 2))).claims
+    assert turned_only.per_token and not turned_only.metric
 
 
 # Precision

@@ -164,10 +164,12 @@ class MeRoPE:
 
     @property
     def claims(self) -> Claims:
-        """Metric and norm-preserving; grouped by query camera unless "rot" stands alone."""
+        """Norm-preserving; metric with translation and an orientation; grouped unless "rot" stands alone."""
+        layout = self.resolved_layout
+        on = {name for name in self.components if getattr(layout, name)}
         return Claims(
-            metric="trans" in self.components,
-            per_token=not self.components & {"disp", "trans"},
+            metric="trans" in on and bool(on & {"disp", "rot"}),
+            per_token=not on & {"disp", "trans"},
             norm_preserving=True,
         )
 

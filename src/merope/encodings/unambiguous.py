@@ -19,7 +19,7 @@ from torch import Tensor
 from merope.cameras.rays import ViewRays
 from merope.cameras.scenes import matrices, pinhole_lens
 from merope.encodings.base import CameraEncoding, FeatureEncoding
-from merope.encodings.measures import added_features, operator_of, without_warnings
+from merope.encodings.pairwise import added_features, operator_of, without_warnings
 from merope.geometry.rotations import rotvec_to_matrix
 
 FARTHEST = 10_000.0
