@@ -11,6 +11,8 @@ from merope.files import atomic_path
 
 # Places below are drawn here: rounding on one axis, blindness on the other.
 _EXACT, _BLIND = 1e-5, 1e-5
+# Half the width of those two bands, as a factor.
+_BAND = 2.2
 # Of |U^T U - I|: above, norms change; the learned operators are float32.
 _KEEPS_NORMS = 1e-5
 # Ratio of heights that a line of text takes on the logarithmic axis.
@@ -81,18 +83,26 @@ def _draw_frontier(axes: Any, result: Trilemma) -> None:
         lw=1,
         label="rotations of a 3-sphere, d = 4, any radius",
     )
-    places = {
-        entry.name: (max(entry.place.violation, _EXACT), max(entry.place.translation, _BLIND))
-        for entry in result.encodings
-    }
-    labels = _spread({name: y for name, (_, y) in places.items()})
+    axes.axvspan(_EXACT / _BAND, _EXACT * _BAND, color="#000000", alpha=0.06, lw=0)
+    axes.axhspan(_BLIND / _BAND, _BLIND * _BAND, color="#000000", alpha=0.06, lw=0)
+    axes.text(_EXACT, 3.4, "exact", ha="center", va="center", fontsize=8, color="#666666")
+    axes.text(1e-3, _BLIND, "blind", ha="center", va="center", fontsize=8, color="#666666")
+    heights = {entry.name: max(entry.place.translation, _BLIND) for entry in result.encodings}
+    labels = _spread(heights)
+    exact = [entry for entry in result.encodings if entry.place.violation < _EXACT]
     for entry in result.encodings:
-        x, y = places[entry.name]
+        x, y = entry.place.violation, heights[entry.name]
+        if entry in exact:
+            # Side by side within the band, where there is no abscissa.
+            x = _EXACT * _BAND ** (0.7 * (2 * (exact.index(entry) + 0.5) / len(exact) - 1))
+            beside = (_EXACT * _BAND * 1.3, labels[entry.name])
+        else:
+            beside = (0.35 * x, 1.5 * y)
         axes.scatter([x], [y], s=70, marker=_marker(entry), facecolors="none", edgecolors="#111111", zorder=3)
         axes.annotate(
             entry.name,
             (x, y),
-            xytext=(2.2 * x if x < 0.1 else 0.4 * x, labels[entry.name] if x < 0.1 else 1.6 * y),
+            xytext=beside,
             fontsize=8,
             va="center",
             arrowprops={"arrowstyle": "-", "color": "#bbbbbb", "lw": 0.6},
@@ -106,10 +116,10 @@ def _draw_frontier(axes: Any, result: Trilemma) -> None:
         axes.scatter([], [], s=60, marker=marker, facecolors="none", edgecolors="#111111", label=words)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xlim(_EXACT / 2, 3)
-    axes.set_ylim(_BLIND / 2, 5)
-    axes.set_xlabel(f"violation of exact relative dependence (left edge: below {_EXACT:g})")
-    axes.set_ylabel(f"sensitivity to translation (bottom edge: below {_BLIND:g})")
+    axes.set_xlim(_EXACT / _BAND, 3)
+    axes.set_ylim(_BLIND / _BAND, 5)
+    axes.set_xlabel(f"violation of exact relative dependence (grey: below {_EXACT:g})")
+    axes.set_ylabel(f"sensitivity to translation (grey: below {_BLIND:g})")
     axes.set_title(f"Translations to {result.config.translation_range:g} m", fontsize=11)
     axes.legend(frameon=False, fontsize=8, loc="lower right")
 
