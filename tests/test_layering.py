@@ -19,7 +19,7 @@ LAYERS = (
     ("cameras", "attention"),
     ("encodings",),
     ("adapters", "data", "worlds"),
-    ("training", "generation", "evaluation"),
+    ("training", "generation", "evaluation", "testing"),
     ("recipes",),
     ("cli",),
 )

@@ -208,15 +208,13 @@ def sensitivity(encoding: CameraEncoding) -> Sensitivity:
 
     def change(view_rays: ViewRays, factor: float = 1.0) -> Tensor:
         scaled = with_scene_depth(encoding, factor)
-        after = pair_matrices(scaled, view_rays, depth_factor=factor)
-        return _rms_logit(_across(after - before, view_rays), encoding.head_dim)
+        return _rms_logit(_across(scaled, view_rays, factor) - before, encoding.head_dim)
 
-    before = pair_matrices(encoding, base)
+    before = _across(encoding, base)
     kept = torch.stack([change(_apart(factor * _OFFSET)) for factor in _FACTORS]).amax(0)
     joint = torch.stack([change(_apart(factor * _OFFSET), factor) for factor in _FACTORS]).amax(0)
-    across = _across(before, base)
     apart = [
-        _rms_logit(across[k + 1 :] - across[k], encoding.head_dim).amin() for k in range(len(DIRECTIONS) - 1)
+        _rms_logit(before[k + 1 :] - before[k], encoding.head_dim).amin() for k in range(len(DIRECTIONS) - 1)
     ]
     turns = [change(_apart(_OFFSET, key_turn=math.radians(10) * axis)).amin() for axis in torch.eye(3)]
     return Sensitivity(
@@ -268,7 +266,7 @@ def growth(encoding: CameraEncoding) -> Growth:
     logits, norms = [], []
     for baseline in BASELINES:
         view_rays = _apart(baseline)
-        pairs = _across(pair_matrices(encoding, view_rays), view_rays)
+        pairs = _across(encoding, view_rays)
         found = torch.einsum("sd,...de,se->...s", q, pairs, k) / math.sqrt(encoding.head_dim)
         logits.append(float(found.abs().max()))
         norms.append(float(norm_ratios(encoding, view_rays)[1].max()))
@@ -288,10 +286,11 @@ def _apart(baseline: float, *, key_turn: Tensor | None = None) -> ViewRays:
     return seen_through(pinhole_lens(_GRID), rotations.expand(len(directions), 2, 3, 3), centers)
 
 
-def _across(pairs: Tensor, view_rays: ViewRays) -> Tensor:
-    """Of a clip of two cameras, the pairs of the first one's queries and the second one's keys."""
-    tokens = view_rays.tokens_per_view
-    return pairs[:, :, :tokens, tokens:]
+def _across(encoding: CameraEncoding, view_rays: ViewRays, depth_factor: float = 1.0) -> Tensor:
+    """Of a clip of two cameras, U_ab of the first one's queries and the second one's keys."""
+    return pair_matrices(
+        encoding, view_rays, query_views=slice(1), key_views=slice(1, 2), depth_factor=depth_factor
+    )
 
 
 def _rms_logit(change: Tensor, head_dim: int) -> Tensor:

@@ -10,7 +10,7 @@
 
 import math
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Float
@@ -26,6 +26,7 @@ DepthKind = Literal["none", "fixed", "predicted"]
 
 _LOG_DEPTH, _HALF_WIDTH = math.log(1.5), 0.2
 _DRAWS = 64
+_ALL = slice(None)
 
 
 def operator_of(
@@ -50,16 +51,26 @@ def operator_of(
 
 
 def pair_matrices(
-    encoding: CameraEncoding, view_rays: ViewRays, *, depth_factor: float = 1.0
+    encoding: CameraEncoding,
+    view_rays: ViewRays,
+    *,
+    query_views: slice = _ALL,
+    key_views: slice = _ALL,
+    depth_factor: float = 1.0,
 ) -> Float[Tensor, "batch head query_token key_token side side"]:
-    """U_ab of all pairs of tokens of a clip; with one row and column more for an additive encoding."""
+    """U_ab of pairs of tokens of a clip; with one row and column more for an additive encoding."""
+    queries, keys = views_of(view_rays, query_views), views_of(view_rays, key_views)
     # Without any factor a dense operator is float32, whatever was asked for.
-    pairs = operator_of(encoding, view_rays, depth_factor=depth_factor).dense().double()
+    pairs = operator_of(encoding, queries, keys, depth_factor=depth_factor).dense().double()
     if pairs.ndim == 5:
         pairs = pairs[:, None]
     if not isinstance(encoding, FeatureEncoding):
         return pairs
-    added_query, added_key = added_features(encoding, view_rays)
+    # Features are those of the whole clip, whose first view may be their world.
+    added_query, added_key = (
+        added.unflatten(1, (view_rays.num_views, -1))[:, chosen].flatten(1, 2)
+        for added, chosen in zip(added_features(encoding, view_rays), (query_views, key_views), strict=True)
+    )
     column = torch.einsum("bhacde,bce->bhacd", pairs, added_key)
     row = torch.einsum("bad,bhacde->bhace", added_query, pairs)
     corner = torch.einsum("bad,bhacd->bhac", added_query, column)
@@ -133,5 +144,16 @@ def without_warnings(encoding: CameraEncoding) -> CameraEncoding:
     scale = getattr(encoding, "scale", None)
     if not is_dataclass(encoding) or not isinstance(scale, TranslationScale):
         return encoding
-    changed: Any = replace(encoding, **{"scale": replace(scale, reach=1e300)})  # noqa: PIE804
-    return changed
+    return replace(cast(Any, encoding), scale=replace(scale, reach=1e300))
+
+
+def views_of(clip: ViewRays, chosen: slice) -> ViewRays:
+    """Some of the views of a clip; its lens has to be one for all views."""
+    return replace(
+        clip,
+        R_world_cam=clip.R_world_cam[:, chosen],
+        center_world=clip.center_world[:, chosen],
+        dirs_cam=clip.dirs_cam[:, chosen],
+        valid=clip.valid[:, chosen],
+        time=clip.time[:, chosen],
+    )

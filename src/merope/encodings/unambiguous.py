@@ -10,7 +10,7 @@ drop out. For a rotary code kappa is its kernel, the mean of ``cos(omega t)``.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -19,7 +19,7 @@ from torch import Tensor
 from merope.cameras.rays import ViewRays
 from merope.cameras.scenes import matrices, pinhole_lens
 from merope.encodings.base import CameraEncoding, FeatureEncoding
-from merope.encodings.pairwise import added_features, operator_of, without_warnings
+from merope.encodings.pairwise import added_features, operator_of, views_of, without_warnings
 from merope.geometry.rotations import rotvec_to_matrix
 
 FARTHEST = 10_000.0
@@ -164,7 +164,7 @@ class _Walk:
         Repeated blocks appear once, weighted, so that norms are those of the whole matrix.
         """
         clip = _one_and_many((self.start + distances)[:, None] * torch.tensor(self.axis, dtype=torch.float64))
-        operator = operator_of(self.encoding, _views(clip, slice(1)), _views(clip, slice(1, None)))
+        operator = operator_of(self.encoding, views_of(clip, slice(1)), views_of(clip, slice(1, None)))
         rows = []
         for band in operator.bands:
             pairs = math.sqrt(band.copies) * operator.band_pairs(band)[0, :, 0]  # [H, Nk, M, s, s]
@@ -187,15 +187,4 @@ def _one_and_many(centers_key: Float[Tensor, "place 3"]) -> ViewRays:
         grid=_GRID,
         camera=lens,
         time=torch.zeros(len(centers), dtype=torch.float64),
-    )
-
-
-def _views(clip: ViewRays, chosen: slice) -> ViewRays:
-    return replace(
-        clip,
-        R_world_cam=clip.R_world_cam[:, chosen],
-        center_world=clip.center_world[:, chosen],
-        dirs_cam=clip.dirs_cam[:, chosen],
-        valid=clip.valid[:, chosen],
-        time=clip.time[:, chosen],
     )
