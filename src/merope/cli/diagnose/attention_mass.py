@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from merope.evaluation.encodings.attention_mass import DriveMass
     from merope.generation import VideoModel
 
-_FRESH = ("ucpe", "gta")
+_FRESH = ("merope", "ucpe", "gta")
 _SCALE_WORLDS = 32
 
 
@@ -32,8 +32,8 @@ def attention_mass(
     """Where the last latent frame looks as a straight drive grows longer in metres.
 
     The weights of the query in the middle of the last latent frame are summed over each key frame, for one set of
-    latents under straight drives of growing step length. By default the two shipped models, and fresh ones under UCPE and
-    GTA. Writes attention-mass.json and attention-mass.png.
+    latents under straight drives of growing step length. By default the two shipped models, and fresh ones under
+    MeRoPE, UCPE and GTA, which differ in nothing but the encoding. Writes attention-mass.json and attention-mass.png.
 
     Args:
         weights: Folders of trained models, as `merope train` writes into OUTPUT/model.
