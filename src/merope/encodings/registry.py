@@ -1,6 +1,7 @@
 """Encodings by name, to and from plain JSON values: what is stored beside weights."""
 
 import dataclasses
+import difflib
 from importlib import import_module
 from typing import Any, get_args, get_type_hints
 
@@ -58,6 +59,15 @@ def default_encoding(
     return kind(**{key: value for key, value in given.items() if key in fields and value is not None})
 
 
+def encoding_kind(name: str) -> Any:
+    """The class of this name.
+
+    Raises:
+        ValueError: if the name is unknown.
+    """
+    return _known(ENCODINGS, name, "encoding")
+
+
 def encoding_to_config(encoding: CameraEncoding) -> dict[str, Any]:
     """Name and options of an encoding as JSON values; layouts are stored resolved."""
     return _to_config(ENCODINGS, encoding, "encoding")
@@ -104,7 +114,9 @@ def _from_config(kinds: dict[str, Any], config: dict[str, Any], what: str) -> An
 
 def _known(kinds: dict[str, Any], name: Any, what: str) -> Any:
     if name not in kinds:
-        raise ValueError(f"unknown {what} {name!r}; known are {sorted(kinds)}.")
+        close = difflib.get_close_matches(str(name), kinds, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"unknown {what} {name!r}; known are {sorted(kinds)}.{hint}")
     return kinds[name]
 
 
