@@ -1,0 +1,49 @@
+"""`merope diagnose claims`: what it prints, what it writes, and how it ends."""
+
+import json
+
+import pytest
+
+from merope.cli.main import run
+
+
+def test_the_table_is_printed_and_written(tmp_path, capsys):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'merope[plot]'")
+    out = tmp_path / "new"
+    assert run(["diagnose", "claims", "--encoding", "viewrope", "gta", "--output", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "viewrope  N Y Y  N Y Y" in printed
+    assert "viewrope: no translation." in printed
+    assert str(out) in printed
+    assert sorted(path.name for path in out.iterdir()) == ["claims.json", "claims.md", "growth.png"]
+    assert [row["name"] for row in json.loads((out / "claims.json").read_text())["encodings"]] == [
+        "viewrope",
+        "gta",
+    ]
+
+
+@pytest.mark.parametrize("flag", ["--markdown", "--json"])
+def test_for_other_programs_it_prints_and_writes_nothing(flag, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(["diagnose", "claims", "--encoding", "none", flag]) == 0
+    printed = capsys.readouterr().out
+    if flag == "--json":
+        assert json.loads(printed)["encodings"][0]["notes"] == ["no pose"]
+    else:
+        assert printed.startswith("| encoding | (A) | (B) | (C) | paper |")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_encoding_is_one_line_with_the_nearest(capsys):
+    assert run(["diagnose", "claims", "--encoding", "viewrop", "--json"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("merope diagnose claims: unknown encoding 'viewrop'")
+    assert error.endswith("Did you mean 'viewrope'?\n")
+
+
+def test_help_names_what_is_measured(capsys):
+    with pytest.raises(SystemExit) as stop:
+        run(["diagnose", "claims", "--help"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    assert "Table 1" in text and "--markdown" in text
