@@ -208,7 +208,7 @@ def test_a_file_that_is_not_there_is_said_to_be_absent(path):
 def test_a_model_with_branches_is_not_loaded_over(path, saved):
     model = tiny_wan()
     adapter = with_branches(model)
-    with pytest.raises(ValueError, match="carries camera branches already"):
+    with pytest.raises(ValueError, match="carries a camera adapter already"):
         load_adapter(path, model)
     assert adapter.is_zero
     run(adapter)

@@ -1,6 +1,7 @@
 """Every encoding on the real Wan transformer, wherever it works: in a branch, in the backbone's attention, or nowhere."""
 
 import copy
+import dataclasses
 
 import pytest
 import torch
@@ -8,14 +9,16 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from merope.adapters import attach, load_adapter, save_adapter
 from merope.attention import camera_attention
-from merope.cameras.scenes import random_drive, straight_drive
+from merope.cameras.scenes import random_drive
 from merope.encodings import MeRoPE
 from merope.encodings.base import DepthEncoding, FeatureEncoding
 from merope.encodings.latitude_up import LatitudeUpMap
 from merope.encodings.registry import ENCODINGS, default_encoding, encoding_to_config
 from merope.encodings.scale import TranslationScale
 from merope.errors import CheckpointMismatch
-from tests.support.wan import inputs, tiny_wan
+from tests.support.wan import attached, inputs, run, stirred, tiny_wan
+
+pytestmark = pytest.mark.filterwarnings("ignore::merope.encodings.scale.ScaleWarning")
 
 CARVED = ("rerope", "rerope-merope")
 BACKBONE = [name for name, kind in ENCODINGS.items() if kind.facts.placement == "backbone"]
@@ -24,30 +27,15 @@ INJECTED = [name for name in BACKBONE if name not in CARVED]
 EVERY = pytest.mark.parametrize("name", ENCODINGS)
 
 
-def attached(model, name, **options):
-    """One head of 64 beside two of the backbone."""
-    encoding = default_encoding(name, head_dim=64, num_heads=1)
-    return attach(model, **{"encoding": encoding, "compression": 2, "schedule": "every", **options})
-
-
-def stirred(adapter, seed=2):
-    """The same adapter with every parameter away from its start."""
-    draw = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in adapter.parameters():
-            parameter.add_(0.2 * torch.randn(parameter.shape, generator=draw))
-    return adapter
-
-
-def run(adapter, view=None, **options):
-    with adapter.cameras(random_drive() if view is None else view):
-        return adapter.transformer(**inputs(**options))[0]
+def two_blocks():
+    """Encodings do the same in every block; two say whether blocks keep apart."""
+    return tiny_wan(num_layers=2)
 
 
 @EVERY
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_new_adapter_changes_no_bit_unless_it_carves(name, dtype):
-    model = tiny_wan().to(dtype)
+    model = two_blocks().to(dtype)
     with torch.no_grad():
         before = model(**inputs(dtype=dtype))[0]
         adapter = attached(model, name)
@@ -59,7 +47,7 @@ def test_a_new_adapter_changes_no_bit_unless_it_carves(name, dtype):
 
 @EVERY
 def test_a_new_adapter_changes_no_bit_under_autocast_unless_it_carves(name):
-    model = tiny_wan()
+    model = two_blocks()
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
         before = model(**inputs())[0]
         after = run(attached(model, name))
@@ -68,7 +56,7 @@ def test_a_new_adapter_changes_no_bit_under_autocast_unless_it_carves(name):
 
 @EVERY
 def test_detaching_leaves_the_transformer_as_it_was(name):
-    model = tiny_wan()
+    model = two_blocks()
     untouched = copy.deepcopy(model)
     processors = [block.attn1.processor for block in model.blocks]
     types = [type(module) for module in model.modules()]
@@ -84,16 +72,16 @@ def test_detaching_leaves_the_transformer_as_it_was(name):
 
 @EVERY
 def test_the_cameras_matter_once_something_is_learned(name):
-    adapter = stirred(attached(tiny_wan(), name))
+    adapter = stirred(attached(two_blocks(), name))
     one, other = run(adapter, random_drive(0)), run(adapter, random_drive(1))
     assert torch.equal(one, other) == (name in ("native", "none"))
 
 
 @EVERY
 def test_an_adapter_file_brings_back_the_same_model(name, tmp_path):
-    adapter = stirred(attached(tiny_wan(), name))
+    adapter = stirred(attached(two_blocks(), name))
     save_adapter(tmp_path / "a.safetensors", adapter)
-    again = load_adapter(tmp_path / "a.safetensors", tiny_wan())
+    again = load_adapter(tmp_path / "a.safetensors", two_blocks())
     assert encoding_to_config(again.encoding) == encoding_to_config(adapter.encoding)
     assert torch.equal(run(again), run(adapter))
 
@@ -102,7 +90,7 @@ def test_an_adapter_file_brings_back_the_same_model(name, tmp_path):
 def test_gradient_checkpointing_changes_no_gradient(name):
     found = []
     for checkpointing in (False, True):
-        model = tiny_wan().requires_grad_(name in (*CARVED, "none"))
+        model = two_blocks().requires_grad_(name in (*CARVED, "none"))
         adapter = stirred(attached(model, name))
         if checkpointing:
             model.enable_gradient_checkpointing()
@@ -117,7 +105,7 @@ def test_gradient_checkpointing_changes_no_gradient(name):
 
 @EVERY
 def test_signals_made_once_say_what_rays_say(name):
-    adapter = stirred(attached(tiny_wan(), name))
+    adapter = stirred(attached(two_blocks(), name))
     signals = adapter.signals(random_drive())
     assert torch.equal(run(adapter, signals), run(adapter))
     moved = signals.to("meta")
@@ -126,10 +114,34 @@ def test_signals_made_once_say_what_rays_say(name):
     assert all(tensor.device.type == "meta" for tensor in tensors)
 
 
+@pytest.mark.parametrize("first", ["none", "merope", "scope"])
+def test_one_adapter_at_a_time(first):
+    model = two_blocks()
+    before = model(**inputs())[0]
+    adapter = attached(model, first)
+    for second in ("none", "gta", "rerope"):
+        with pytest.raises(ValueError, match="carries a camera adapter already; detach it first"):
+            attached(model, second)
+    adapter.detach()
+    assert torch.equal(model(**inputs())[0], before)
+
+
+@pytest.mark.parametrize("name", INJECTED)
+def test_cameras_of_other_clips_or_tokens_are_refused_before_they_are_added(name):
+    adapter = attached(two_blocks(), name)
+    with pytest.raises(
+        ValueError, match=r"cameras are 2 clips of 24 tokens; the transformer's input has 2 of 18"
+    ):
+        run(adapter, random_drive(views=4))
+    signals = adapter.signals(random_drive())
+    with pytest.raises(ValueError, match=r"1 clips of 18 tokens; the transformer's input has 2 of 18"):
+        run(adapter, dataclasses.replace(signals, features=signals.features[:1]))
+
+
 @EVERY
 def test_a_fused_projection_serves_as_three_do(name):
-    expected = run(stirred(attached(tiny_wan(), name)))
-    model = tiny_wan()
+    expected = run(stirred(attached(two_blocks(), name)))
+    model = two_blocks()
     for block in model.blocks:
         block.attn1.fuse_projections()
     torch.testing.assert_close(run(stirred(attached(model, name))), expected, rtol=1e-5, atol=1e-5)
@@ -140,7 +152,7 @@ def test_a_fused_projection_serves_as_three_do(name):
 
 @pytest.mark.parametrize("name", [n for n in BRANCH if ENCODINGS[n].facts.needs_depth])
 def test_a_depth_head_starts_where_its_encoding_says_and_learns(name):
-    adapter = attached(tiny_wan().requires_grad_(False), name)
+    adapter = attached(two_blocks().requires_grad_(False), name)
     assert isinstance(adapter.encoding, DepthEncoding)
     for branch in adapter.branches.values():
         assert not branch.to_depth.weight.any()
@@ -165,7 +177,7 @@ def test_a_depth_head_starts_where_its_encoding_says_and_learns(name):
 
 @pytest.mark.parametrize("name", [n for n in BRANCH if ENCODINGS[n].facts.needs_depth])
 def test_an_encoding_that_predicts_depth_wants_rays_and_not_an_operator(name):
-    adapter = attached(tiny_wan(), name)
+    adapter = attached(two_blocks(), name)
     operator = adapter.encoding.operator(random_drive())
     with adapter.cameras(operator), pytest.raises(ValueError, match="predicts a depth per token"):
         adapter.transformer(**inputs())
@@ -178,18 +190,15 @@ def test_an_encoding_that_predicts_depth_wants_rays_and_not_an_operator(name):
 def test_an_encoding_of_the_backbone_is_for_its_head_size(name):
     encoding = default_encoding(name, head_dim=128, num_heads=1)
     with pytest.raises(ValueError, match=r"heads have 64 channels; it was made for 128"):
-        attach(tiny_wan(), encoding=encoding)
+        attach(two_blocks(), encoding=encoding)
 
 
 @pytest.mark.parametrize("name", CARVED)
-def test_carved_channels_leave_the_native_rotary_where_cameras_coincide(name):
-    # All cameras in one place: camera blocks are the identity, the backbone's low frequencies are gone.
-    model = tiny_wan()
-    adapter = attached(model, name)
-    view = straight_drive()
+def test_recorded_queries_and_keys_of_carved_channels_come_with_their_operator(name):
+    adapter = attached(two_blocks(), name)
     with adapter.recording_attention() as records:
-        run(adapter, view)
-    assert sorted(records) == [0, 1, 2, 3]
+        run(adapter)
+    assert sorted(records) == [0, 1]
     record = records[0]
     assert record.query.shape == (2, 2, 18, 64)
     assert record.operator.head_dim == 64
@@ -198,7 +207,7 @@ def test_carved_channels_leave_the_native_rotary_where_cameras_coincide(name):
 
 @pytest.mark.parametrize("name", INJECTED)
 def test_recorded_queries_and_keys_of_the_backbone_hold_the_cameras_already(name):
-    adapter = stirred(attached(tiny_wan(), name))
+    adapter = stirred(attached(two_blocks(), name))
     with adapter.recording_attention() as records:
         run(adapter, random_drive(0))
         first = records[1]
@@ -209,7 +218,7 @@ def test_recorded_queries_and_keys_of_the_backbone_hold_the_cameras_already(name
 
 
 def test_recorded_queries_and_keys_of_a_branch_are_those_before_the_operator():
-    adapter = stirred(attached(tiny_wan(), "merope"))
+    adapter = stirred(attached(two_blocks(), "merope"))
     block = adapter.branches[0]
     seen = []
     block.register_forward_hook(lambda module, args, out: seen.append((args[0], out)))
@@ -223,7 +232,7 @@ def test_recorded_queries_and_keys_of_a_branch_are_those_before_the_operator():
 
 
 def test_queries_and_keys_of_the_backbone_alone_meet_plain_attention():
-    model = tiny_wan()
+    model = two_blocks()
     adapter = attached(model, INJECTED[0])
     attn = model.blocks[0].attn1
     seen = []
@@ -240,7 +249,7 @@ def test_queries_and_keys_of_the_backbone_alone_meet_plain_attention():
 
 
 def test_an_input_map_changes_nothing_at_first_and_something_later(tmp_path):
-    model = tiny_wan()
+    model = two_blocks()
     before = model(**inputs())[0]
     adapter = attached(model, "gta", input_map=LatitudeUpMap())
     assert torch.equal(run(adapter), before)
@@ -248,12 +257,12 @@ def test_an_input_map_changes_nothing_at_first_and_something_later(tmp_path):
     # UCPE starts this projection at random: the output's zeros keep a new branch silent.
     assert adapter.branches[0].from_map.weight.abs().max() > 0
     stirred(adapter)
-    plain = attached(tiny_wan(), "gta")
+    plain = attached(two_blocks(), "gta")
     plain_state = {n: v for n, v in adapter.branches[0].state_dict().items() if not n.startswith("from_map")}
     plain.branches[0].load_state_dict(plain_state)
     assert not torch.equal(run(adapter), run(plain))
     save_adapter(tmp_path / "a.safetensors", adapter)
-    again = load_adapter(tmp_path / "a.safetensors", tiny_wan())
+    again = load_adapter(tmp_path / "a.safetensors", two_blocks())
     assert again.input_map == LatitudeUpMap()
     assert torch.equal(run(again), run(adapter))
 
@@ -261,11 +270,13 @@ def test_an_input_map_changes_nothing_at_first_and_something_later(tmp_path):
 @pytest.mark.parametrize("name", [BACKBONE[0], "none"])
 def test_an_input_map_is_for_branches(name):
     with pytest.raises(ValueError, match="input_map is read by branches"):
-        attached(tiny_wan(), name, input_map=LatitudeUpMap())
+        attached(two_blocks(), name, input_map=LatitudeUpMap())
 
 
-def test_a_branch_with_a_map_wants_the_map():
-    adapter = attached(tiny_wan(), "gta", input_map=LatitudeUpMap())
+def test_a_branch_with_a_map_wants_the_map_of_these_tokens():
+    adapter = attached(two_blocks(), "gta", input_map=LatitudeUpMap())
+    with pytest.raises(ValueError, match=r"cameras are 2 clips of 24 tokens"):
+        run(adapter, random_drive(views=4))
     operator = adapter.encoding.operator(random_drive())
     with adapter.cameras(operator), pytest.raises(ValueError, match="made without one"):
         adapter.transformer(**inputs())
@@ -274,12 +285,11 @@ def test_a_branch_with_a_map_wants_the_map():
 # Numbers of heads, and files
 
 
-@pytest.mark.skipif("urope" not in ENCODINGS, reason="urope is not registered")
 def test_an_encoding_that_tells_heads_apart_is_made_for_as_many_as_the_branch_has():
     encoding = default_encoding("urope", head_dim=64, num_heads=2)
     with pytest.raises(ValueError, match=r"made for 2 heads; the branch has 2 x 64 / 2 / 64 = 1"):
-        attach(tiny_wan(), encoding=encoding, compression=2)
-    assert attach(tiny_wan(), encoding=encoding, compression=1).branches[1].num_heads == 2
+        attach(two_blocks(), encoding=encoding, compression=2)
+    assert attach(two_blocks(), encoding=encoding, compression=1).branches[1].num_heads == 2
 
 
 def test_a_file_of_another_scale_than_expected_is_refused_and_named(tmp_path):
@@ -290,8 +300,8 @@ def test_a_file_of_another_scale_than_expected_is_refused_and_named(tmp_path):
         "gta", head_dim=64, num_heads=1, scale=TranslationScale(per_metre=0.5, reach=30.0)
     )
     path = tmp_path / "a.safetensors"
-    save_adapter(path, attach(tiny_wan(), encoding=trained, compression=2))
-    model = tiny_wan()
+    save_adapter(path, attach(two_blocks(), encoding=trained, compression=2))
+    model = two_blocks()
     with pytest.raises(CheckpointMismatch, match=r"scale is .*0\.2.* in the file, .*0\.5.* here"):
         load_adapter(path, model, encoding=expected)
     assert not any(hasattr(block, "camera_branch") for block in model.blocks)
@@ -299,7 +309,7 @@ def test_a_file_of_another_scale_than_expected_is_refused_and_named(tmp_path):
     with pytest.raises(
         CheckpointMismatch, match=r"trained with another encoding: .*name is gta in the file, merope"
     ):
-        load_adapter(path, tiny_wan(), encoding=MeRoPE(head_dim=64))
+        load_adapter(path, two_blocks(), encoding=MeRoPE(head_dim=64))
 
 
 @pytest.mark.parametrize("name", INJECTED)

@@ -6,10 +6,11 @@ import torch
 from diffusers import WanTransformer3DModel
 from torch import Tensor
 
-from merope.adapters import CameraAdapter, attach
+from merope.adapters import CameraAdapter, CameraSignals, attach
 from merope.cameras.rays import ViewRays
 from merope.cameras.scenes import random_drive
 from merope.encodings import MeRoPE
+from merope.encodings.registry import default_encoding
 
 CHANNELS, VIEWS, ROWS, COLS = 4, 3, 2, 3
 
@@ -55,6 +56,21 @@ def with_branches(model: WanTransformer3DModel, **options: Any) -> CameraAdapter
     return attach(model, **{"encoding": MeRoPE(head_dim=64), "compression": 2, **options})
 
 
+def attached(model: WanTransformer3DModel, name: str, **options: Any) -> CameraAdapter:
+    """An encoding by its name in every block: one head of 64, beside two of the backbone."""
+    encoding = default_encoding(name, head_dim=64, num_heads=1)
+    return attach(model, **{"encoding": encoding, "compression": 2, "schedule": "every", **options})
+
+
+def stirred(adapter: CameraAdapter, seed: int = 2) -> CameraAdapter:
+    """The same adapter with every parameter away from its start."""
+    draw = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in adapter.parameters():
+            parameter.add_(0.2 * torch.randn(parameter.shape, generator=draw))
+    return adapter
+
+
 def awake(adapter: CameraAdapter, seed: int = 2) -> CameraAdapter:
     """The same adapter with output projections that are not zero."""
     draw = torch.Generator().manual_seed(seed)
@@ -64,8 +80,7 @@ def awake(adapter: CameraAdapter, seed: int = 2) -> CameraAdapter:
     return adapter
 
 
-def run(adapter: CameraAdapter, view: ViewRays | None = None, **options: Any) -> Tensor:
+def run(adapter: CameraAdapter, view: ViewRays | CameraSignals | None = None, **options: Any) -> Tensor:
     """What the transformer says of a drive."""
-    operator = adapter.encoding.operator(random_drive() if view is None else view)
-    with adapter.cameras(operator):
+    with adapter.cameras(random_drive() if view is None else view):
         return adapter.transformer(**inputs(**options))[0]

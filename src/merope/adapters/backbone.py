@@ -24,7 +24,13 @@ class Carving(Injection):
 
 
 class CameraAttnProcessor(WanAttnProcessor):
-    """Wan's self-attention with cameras in it; the same operations in the same order where nothing is injected."""
+    """Wan's self-attention with cameras in it; the same operations in the same order where nothing is injected.
+
+    It stands in for diffusers' own processor alone: of another library's it would keep nothing.
+
+    Raises:
+        ValueError: if it would replace another one.
+    """
 
     def __init__(
         self,
@@ -34,12 +40,24 @@ class CameraAttnProcessor(WanAttnProcessor):
         recorder: Callable[[], Recorder | None],
     ) -> None:
         super().__init__()
+        if type(replaced).__call__ is not WanAttnProcessor.__call__:
+            raise ValueError(
+                f"this encoding works inside the block's self-attention, which runs under {type(replaced).__name__}; its "
+                "work would be lost. Put diffusers' own back (attn1.set_processor(WanAttnProcessor())), or use an "
+                "encoding with a branch."
+            )
         self.replaced = replaced
         self.injection = injection
         self.signals_of = signals_of
         self.recorder = recorder
         self._attention_backend = getattr(replaced, "_attention_backend", None)
         self._parallel_config = getattr(replaced, "_parallel_config", None)
+
+    def restored(self) -> Any:
+        """The processor that was replaced, with what diffusers has set on this one since."""
+        self.replaced._attention_backend = self._attention_backend
+        self.replaced._parallel_config = self._parallel_config
+        return self.replaced
 
     def __call__(
         self,
@@ -51,7 +69,7 @@ class CameraAttnProcessor(WanAttnProcessor):
     ) -> Tensor:
         """The block's attention output, before its gate."""
         signals = self.signals_of(rotary_emb)
-        for_query, for_key, for_value = self.injection.inputs(hidden_states, signals.features)
+        for_query, for_key, for_value = self.injection("inputs", hidden_states, signals.features)
         query = attn.norm_q(_project(attn, "to_q", 0, for_query)).unflatten(2, (attn.heads, -1))
         key = attn.norm_k(_project(attn, "to_k", 1, for_key)).unflatten(2, (attn.heads, -1))
         value = _project(attn, "to_v", 2, for_value).unflatten(2, (attn.heads, -1))  # [B, N, H, d]
@@ -65,7 +83,7 @@ class CameraAttnProcessor(WanAttnProcessor):
             out = camera_attention(turned[0], turned[1], turned[2], signals.operator).transpose(1, 2)
         else:
             query, key = (_rotate(x, *rotary_emb) for x in (query, key))
-            query, key = self.injection.turned(query, key, signals.features)
+            query, key = self.injection("turned", query, key, signals.features)
             if record is not None:
                 record(query.transpose(1, 2), key.transpose(1, 2), None)
             out = dispatch_attention_fn(
@@ -81,7 +99,7 @@ class CameraAttnProcessor(WanAttnProcessor):
         out = out.flatten(2, 3).type_as(query)
         for layer in attn.to_out:
             out = layer(out)
-        return self.injection.output(out)
+        return self.injection("output", out)
 
 
 def _project(attn: Any, name: str, third: int, hidden: Tensor) -> Tensor:

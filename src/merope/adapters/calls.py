@@ -26,6 +26,11 @@ def replace_call(module: nn.Module, name: str, then: Callable[..., Any], state: 
     module.__class__ = _derived(kind, name, then)
 
 
+def has_replaced_call(module: nn.Module) -> bool:
+    """Whether `replace_call` is in force."""
+    return _STATE in module.__dict__
+
+
 def restore_call(module: nn.Module) -> None:
     """Undo `replace_call`."""
     module.__class__ = type(module).__bases__[0]
@@ -40,5 +45,15 @@ def _derived(kind: type, name: str, then: Callable[..., Any]) -> type:
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
             return then(self.__dict__[_STATE], super().__call__(*args, **kwargs), *args, **kwargs)
 
+        def __reduce__(self) -> tuple[Any, ...]:
+            # No module holds this class by its name.
+            return _blank, (kind, name, then), self.__dict__
+
     Called.__name__ = Called.__qualname__ = name
     return Called
+
+
+def _blank(kind: type, name: str, then: Callable[..., Any]) -> Any:
+    """A module of `_derived` for unpickling to fill."""
+    called: Any = _derived(kind, name, then)
+    return called.__new__(called)

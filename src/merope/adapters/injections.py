@@ -2,7 +2,8 @@
 
 Maps of features run in the precision of their own weights, float32 as they are made, with autocast off: metres in
 bfloat16 have three digits. What they add is cast to what it is added to. A new injection adds zeros, so a
-block's output keeps every bit.
+block's output keeps every bit. Sharding with bfloat16 parameters would take that precision away: with FSDP2 give a
+block's ``camera_branch`` a ``fully_shard`` of its own, without ``param_dtype``.
 """
 
 from collections.abc import Callable
@@ -22,6 +23,10 @@ Features = Float[Tensor, "batch token feature"] | None
 
 class Injection(nn.Module):
     """Three places in a block's self-attention where camera features may enter; by default none does."""
+
+    def forward(self, place: Literal["inputs", "turned", "output"], *args: Any) -> Any:
+        """What happens at a place. Called like any module: offloading and sharding fetch its own weights then."""
+        return getattr(self, place)(*args)
 
     def inputs(
         self, hidden: Float[Tensor, "batch token dim"], features: Features

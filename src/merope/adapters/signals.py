@@ -1,6 +1,7 @@
 """`CameraSignals`: what one clip's cameras give to every block; made once and carried to them."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Protocol, Self
 
 import torch
@@ -43,6 +44,20 @@ class CameraSignals:
     input_map: Float[Tensor, "batch token map_feature"] | None = None
     """Features that are added to a branch's input."""
 
+    @property
+    def device(self) -> torch.device | None:
+        """Where the cameras are; None where they hold no tensor."""
+        return next((tensor.device for tensor in _tensors(self)), None)
+
+    def require_tokens(self, *, batch: int, tokens: int) -> None:
+        """Raise ValueError unless features and maps are of this many clips and tokens; attention asks operators."""
+        for made in (self.features, self.input_map):
+            if made is not None and tuple(made.shape[:2]) != (batch, tokens):
+                raise ValueError(
+                    f"the cameras are {made.shape[0]} clips of {made.shape[1]} tokens; the transformer's input has {batch} "
+                    f"of {tokens}. Make the rays with one view per latent frame and one token per patch."
+                )
+
     def to(self, device: torch.device | str) -> Self:
         """The same on another device. Never casts: bfloat16 cannot hold metric phases."""
         return replace(
@@ -75,3 +90,15 @@ def camera_signals(
         features=features,
         input_map=None if input_map is None else input_map.features(rays, device=device),
     )
+
+
+def _tensors(part: Any) -> Iterator[Tensor]:
+    """Every tensor in nested dataclasses and tuples; what relations hold is their encoding's own affair."""
+    if isinstance(part, Tensor):
+        yield part
+    elif is_dataclass(part):
+        for field in fields(part):
+            yield from _tensors(getattr(part, field.name))
+    elif isinstance(part, tuple):
+        for inner in part:
+            yield from _tensors(inner)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from merope.adapters.backbone import CameraAttnProcessor, Carving
 from merope.adapters.branch import CameraBranch, Recorder
-from merope.adapters.calls import replace_call, restore_call
+from merope.adapters.calls import has_replaced_call, replace_call, restore_call
 from merope.adapters.injections import Injection, make_injection
 from merope.adapters.signals import CameraSignals, InputMap, camera_signals
 from merope.cameras.rays import ViewRays
@@ -20,6 +20,8 @@ from merope.operators import CameraOperator
 Schedule = Literal["alternate", "every"] | Sequence[int]
 
 _BRANCH_NAME = "camera_branch"
+# Where diffusers' layer-wise casting to 8 bits reads which modules to leave as they are.
+_UNCAST = "_skip_layerwise_casting_patterns"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,7 +92,7 @@ class CameraAdapter:
     Made by `attach`. The modules live inside the transformer's blocks as ``camera_branch``: branches beside the
     self-attention, or what an encoding injects into it. The base weights, keys and outputs stay as they were,
     and a new adapter changes no output bit unless its encoding carves channels out of the backbone's own
-    attention.
+    attention. A deep copy or a pickle of an adapter brings its transformer along.
     """
 
     def __init__(
@@ -113,6 +115,8 @@ class CameraAdapter:
         self.residual_norms: dict[int, tuple[Tensor, Tensor]] | None = None
         self.attention_records: dict[int, AttentionRecord] | None = None
         self._signals: CameraSignals | None = None
+        self._signals_device: torch.device | None = None
+        self._uncast_before: dict[str, Any] = {}
         self._attached = True
 
     @property
@@ -131,9 +135,15 @@ class CameraAdapter:
         return bool(self.blocks) and all(branch.is_zero for branch in self.branches.values())
 
     def signals(self, rays: ViewRays, *, device: torch.device | str | None = None) -> CameraSignals:
-        """What the blocks take of a clip's rays; make it once per clip. ``device`` None is the transformer's."""
+        """What the blocks take of a clip's rays; make it once per clip.
+
+        ``device`` None is the transformer's. An offloaded one has its weights elsewhere: cameras that are not where
+        it computes follow its input there in every forward pass.
+        """
         if device is None:
-            device = next(self.transformer.parameters()).device
+            weights = next(self.transformer.parameters()).device
+            # Offloading one module at a time leaves nothing but shapes between calls.
+            device = "cpu" if weights.type == "meta" else weights
         return camera_signals(self.encoding, rays, input_map=self.input_map, device=device)
 
     @contextmanager
@@ -144,10 +154,18 @@ class CameraAdapter:
         backward pass may come after the block, also under gradient checkpointing.
 
         Raises:
-            ValueError: if an operator is for another head size, or the adapter was detached.
+            ValueError: if an operator is for another head size, the adapter was detached, or another library has
+                replaced the attention processor of a block that needs ours.
         """
         if not self._attached:
             raise ValueError("this adapter was detached; attach a new one.")
+        for block, branch in self.branches.items():
+            processor = self.transformer.blocks[block].attn1.processor
+            if isinstance(branch, Injection) and not isinstance(processor, CameraAttnProcessor):
+                raise ValueError(
+                    f"the self-attention of block {block} runs under {type(processor).__name__} since the adapter was "
+                    "attached; its cameras would be ignored. Detach the adapter before changing processors."
+                )
         if isinstance(cameras, ViewRays):
             cameras = self.signals(cameras)
         elif isinstance(cameras, CameraOperator):
@@ -157,11 +175,12 @@ class CameraAdapter:
                 f"the operator has {cameras.operator.head_dim} channels per head; the branches have "
                 f"{self.encoding.head_dim}."
             )
-        before, self._signals = self._signals, cameras
+        before = self._signals, self._signals_device
+        self._signals, self._signals_device = cameras, cameras.device
         try:
             yield
         finally:
-            self._signals = before
+            self._signals, self._signals_device = before
 
     @contextmanager
     def recording_residuals(self) -> Iterator[dict[int, tuple[Tensor, Tensor]]]:
@@ -188,29 +207,40 @@ class CameraAdapter:
         """Take everything off; the transformer is again exactly what it was."""
         for block in self.blocks:
             owner = self.transformer.blocks[block]
-            if isinstance(owner.attn1.processor, CameraAttnProcessor):
-                owner.attn1.processor = owner.attn1.processor.replaced
-            else:
+            if has_replaced_call(owner.attn1):
                 restore_call(owner.attn1)
+            elif isinstance(owner.attn1.processor, CameraAttnProcessor):
+                owner.attn1.processor = owner.attn1.processor.restored()
             delattr(owner, _BRANCH_NAME)
         if self._attached:
             restore_call(self.transformer.rope)
+            del self.transformer.__dict__[_UNCAST]
+            self.transformer.__dict__.update(self._uncast_before)
         self.blocks = ()
         self._attached = False
         return self.transformer
 
     def _install(self, branches: dict[int, CameraBranch | Injection]) -> None:
+        places = {block: _Beside(self, branch, block) for block, branch in branches.items()}
+        # First all that may be refused.
+        processors = {
+            block: CameraAttnProcessor(
+                self.transformer.blocks[block].attn1.processor, branch, place.signals_of, place.recorder
+            )
+            for (block, branch), place in zip(branches.items(), places.values(), strict=True)
+            if isinstance(branch, Injection)
+        }
         replace_call(self.transformer.rope, "CameraRope", _call_rope, self)
-        for block, branch in branches.items():
+        own = self.transformer.__dict__
+        self._uncast_before = {_UNCAST: own[_UNCAST]} if _UNCAST in own else {}
+        own[_UNCAST] = (*(getattr(self.transformer, _UNCAST, None) or ()), _BRANCH_NAME)
+        for block, place in places.items():
             owner = self.transformer.blocks[block]
-            owner.add_module(_BRANCH_NAME, branch)
-            beside = _Beside(self, branch, block)
-            if isinstance(branch, Injection):
-                owner.attn1.processor = CameraAttnProcessor(
-                    owner.attn1.processor, branch, beside.signals_of, beside.recorder
-                )
+            owner.add_module(_BRANCH_NAME, place.branch)
+            if block in processors:
+                owner.attn1.processor = processors[block]
             else:
-                replace_call(owner.attn1, "CameraSelfAttention", _call_attention, beside)
+                replace_call(owner.attn1, "CameraSelfAttention", _call_attention, place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +278,10 @@ def _call_rope(adapter: CameraAdapter, output: tuple[Tensor, Tensor], *args: Any
             "the transformer has camera branches but no cameras. Run it inside `with adapter.cameras(rays):`, "
             "or call adapter.detach() to use the base model."
         )
-    return _CameraRotary(output, adapter._signals)
+    hidden = args[0] if args else kwargs["hidden_states"]
+    adapter._signals.require_tokens(batch=hidden.shape[0], tokens=output[0].shape[1])
+    signals, device = adapter._signals, output[0].device
+    return _CameraRotary(output, signals if adapter._signals_device in (None, device) else signals.to(device))
 
 
 def _call_attention(beside: _Beside, output: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -281,17 +314,19 @@ def attach(
 
     Raises:
         TypeError: if ``transformer`` is not a Wan transformer.
-        ValueError: if it carries cameras already, or head sizes, numbers of heads, compression or schedule do
-            not fit.
+        ValueError: if it carries cameras already, if head sizes, numbers of heads, compression or schedule do
+            not fit, if its weights are offloaded one module at a time, or if an encoding of the backbone's own
+            attention meets another library's processor there.
     """
     blocks: Any = getattr(transformer, "blocks", None)
-    if not blocks or not hasattr(transformer, "rope") or not hasattr(blocks[0], "attn1"):
+    rope: Any = getattr(transformer, "rope", None)
+    if not blocks or rope is None or not hasattr(blocks[0], "attn1"):
         raise TypeError(
             f"transformer must be a Wan transformer (blocks with attn1, and rope); got {type(transformer).__name__}. "
             "Load one with diffusers.WanTransformer3DModel.from_pretrained."
         )
-    if any(hasattr(block, _BRANCH_NAME) for block in blocks):
-        raise ValueError("this transformer carries camera branches already; detach them first.")
+    if has_replaced_call(rope):
+        raise ValueError("this transformer carries a camera adapter already; detach it first.")
     if compression < 1:
         raise ValueError(f"compression must be at least 1; got {compression}.")
     placement = encoding.facts.placement
@@ -300,9 +335,10 @@ def attach(
             f"input_map is read by branches; {type(encoding).__name__} has none (placement {placement!r})."
         )
     chosen = () if placement == "none" else scheduled_blocks(schedule, len(blocks))
-    device = next(transformer.parameters()).device
     branches = {
-        block: _make_module(transformer.config, encoding, compression, input_map).to(device)
+        block: _make_module(transformer.config, encoding, compression, input_map).to(
+            _device_of(blocks[block], block)
+        )
         for block in chosen
     }
     adapter = CameraAdapter(
@@ -315,6 +351,17 @@ def attach(
     )
     adapter._install(branches)
     return adapter
+
+
+def _device_of(block: nn.Module, number: int) -> torch.device:
+    """Where a block has its weights; blocks may be spread over devices."""
+    device = next(block.parameters()).device
+    # accelerate's mark on a module whose weights it fetches for each call.
+    if device.type == "meta" and any(hasattr(module, "_hf_hook") for module in block.modules()):
+        raise ValueError(
+            f"the weights of block {number} are offloaded, which leaves no place for new ones. Attach first, then offload."
+        )
+    return device
 
 
 def _make_module(
