@@ -185,7 +185,7 @@ def _permutation(encoding: CameraEncoding) -> Iterable[Property]:
     tokens = torch.arange(view_rays.num_tokens).view(view_rays.num_views, -1)[order].flatten()
     q, k, v = _features(operators[0])
     out = camera_attention(q, k, v, operators[0])[:, :, tokens]
-    again = camera_attention(*(x[:, :, tokens] for x in (q, k, v)), operators[1])
+    again = camera_attention(q[:, :, tokens], k[:, :, tokens], v[:, :, tokens], operators[1])
     yield _at_most(
         "cameras in another order give the same output in that order", _relative(again, out), _BACKENDS_AGREE
     )

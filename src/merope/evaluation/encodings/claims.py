@@ -152,7 +152,7 @@ class ClaimsTable:
             "logits, 10 km",
             "back at",
         )
-        lines = [header]
+        lines: list[tuple[str, ...]] = [header]
         for row in self.rows:
             _, a, b, c, *numbers, _ = _cells(row)
             lines.append((row.name, f"{a[0]} {b[0]} {c[0]}", *numbers))
