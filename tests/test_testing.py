@@ -200,6 +200,7 @@ def test_all_that_is_broken_is_listed_at_once_with_its_numbers():
 def test_a_report_has_a_line_per_property_and_names_refused_scenes():
     report = check_encoding(ENCODINGS["prope"]())
     lines = str(report).splitlines()
+    assert lines[0] == repr(ENCODINGS["prope"]())
     assert len(lines) == 1 + len(report.properties) + 2
     assert sorted(report.refused_scenes) == ["fisheye_200deg", "ray_at_antipode"]
     assert "needs a pinhole" in report.refused_scenes["fisheye_200deg"]

@@ -101,7 +101,7 @@ def check_encoding(
         EncodingCheckFailed: if a property is broken; all of them are listed.
         ValueError: if the encoding takes none of the scenes.
     """
-    encoding = without_warnings(encoding)
+    given, encoding = encoding, without_warnings(encoding)
     measured = measure(encoding)
     checks: tuple[Callable[[], Iterable[Property]], ...] = (
         lambda: _identity(encoding),
@@ -117,7 +117,7 @@ def check_encoding(
         lambda: _config(encoding),
     )
     report = EncodingReport(
-        encoding=repr(encoding),
+        encoding=repr(given),
         properties=tuple(found for check in checks for found in check()),
         refused_scenes=dict(measured.norm.refused),
     )
