@@ -269,12 +269,11 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 def _legend() -> list[str]:
     return [
-        "beside the pose: largest change of U_ab, relative to its largest entry, when the pair moves in the clip, the clip in the world, or predicted "
-        "depths double. metres: least change of logits, in their own standard deviations, when 2.1 m become up to 1.83 "
-        "times as many and the scene's depth with them. rank: "
-        "sigma_{d+1} / sigma_1. norms: largest departure of |U x| / |x| from one. logits: the largest at a baseline of "
-        "10 km. comes back: metres at which the translation code is what it was (kappa >= 0.95). 0 is below "
-        f"{UNCHANGED:.0e}.",
+        "beside the pose: largest change of U_ab, relative to its largest entry, when the pair moves in the clip, the "
+        "clip in the world, or predicted depths double. metres: least change of logits, in their own standard deviations, "
+        "when 2.1 m become up to 1.83 times as many and the scene's depth with them. rank: sigma_{d+1} / sigma_1. norms: "
+        "largest departure of |U x| / |x| from one. logits: the largest at a baseline of 10 km. comes back: metres at "
+        f"which the translation code is what it was (kappa >= 0.95). 0 is below {UNCHANGED:.0e}.",
         *CONVENTIONS,
     ]
 
