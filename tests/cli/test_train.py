@@ -89,6 +89,32 @@ def test_too_few_worlds_are_refused_before_anything_is_rendered(tmp_path, capsys
     assert not (tmp_path / "clips").exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--encoding", "gtaa"), "unknown encoding 'gtaa'; known are ['cameractrl', "),
+        (("--encoding", "GTA"), "Did you mean 'gta'?"),
+        (("--encoding", "reropemerope"), "Did you mean 'rerope-merope'?"),
+        (("--device", "cuba"), "--device cuba cannot be used: "),
+    ],
+)
+def test_a_wrong_name_is_one_line_with_a_way_out_before_anything_is_rendered(
+    tmp_path, capsys, options, message
+):
+    assert run(["train", "tiny-street", "--clips", str(tmp_path / "clips"), *options]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("merope train: ") and error.count("\n") == 1
+    assert message in error
+    assert not (tmp_path / "clips").exists()
+
+
+@pytest.mark.parametrize("options", [("--encoding", "gta"), ("--device", "meta")])
+def test_the_estimator_ignores_no_option(tmp_path, capsys, options):
+    assert run(["train", "tiny-street-estimator", "--clips", str(tmp_path / "clips"), *options]) == 1
+    assert "--encoding and --device are tiny-street's" in capsys.readouterr().err
+    assert not (tmp_path / "clips").exists()
+
+
 def test_estimator_trains_on_the_same_clips(clips, tmp_path):
     assert train(clips, tmp_path, preset="tiny-street-estimator", steps=1) == 0
     estimator = NetworkEstimator.load(tmp_path / "estimator.safetensors")

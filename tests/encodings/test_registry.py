@@ -48,8 +48,12 @@ def test_stored_values_do_not_depend_on_the_order_of_a_set():
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"name": "mirope"}, r"unknown encoding 'mirope'; known are \[.*'merope', 'native'"),
-        ({}, r"unknown encoding None"),
+        (
+            {"name": "mirope"},
+            r"unknown encoding 'mirope'; known are \[.*'merope', 'native'.*Did you mean 'merope'\?",
+        ),
+        ({"name": "zzz"}, r"unknown encoding 'zzz'; known are \[[^?]*\]\.$"),
+        ({}, r"unknown encoding None; known are \[[^?]*\]\.$"),
         ({"name": "native", "wavelength_min": 1.0}, r"'native' has no options \['wavelength_min'\]"),
         ({"name": "merope", "head_dim": 100}, r"no head layout is known for head_dim 100"),
     ],

@@ -54,6 +54,11 @@ def train(
     if threads is not None:
         torch.set_num_threads(threads)
     is_estimator = preset == "tiny-street-estimator"
+    if is_estimator and (encoding != "merope" or device != "cpu"):
+        raise ValueError(
+            "--encoding and --device are tiny-street's; the estimator has no camera encoding and trains on the CPU."
+        )
+    _require_device(device)
     config = (
         tiny_street(encoding=encoding)
         if steps is None or is_estimator
@@ -107,6 +112,19 @@ def train(
 
         plot_curves(run / "curves.png", {config.name: run / "log.jsonl"})
         print(f"losses are drawn in {run / 'curves.png'}")
+
+
+def _require_device(device: str) -> None:
+    """Raise ValueError, before anything is rendered, unless tensors can be made there."""
+    import torch
+
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise ValueError(
+            f"--device {device} cannot be used: {reason}. `merope info` lists the devices here."
+        ) from error
 
 
 def _train_estimator(

@@ -114,7 +114,7 @@ def _from_config(kinds: dict[str, Any], config: dict[str, Any], what: str) -> An
 
 def _known(kinds: dict[str, Any], name: Any, what: str) -> Any:
     if name not in kinds:
-        close = difflib.get_close_matches(str(name), kinds, n=1)
+        close = difflib.get_close_matches(name.lower(), kinds, n=1) if isinstance(name, str) else []
         hint = f" Did you mean {close[0]!r}?" if close else ""
         raise ValueError(f"unknown {what} {name!r}; known are {sorted(kinds)}.{hint}")
     return kinds[name]
