@@ -9,7 +9,7 @@ import torch
 from merope.encodings.base import Claims, Facts, assemble, kept, key_rays, offsets_query
 from merope.encodings.first_view import in_first_view
 from merope.encodings.native import native_band
-from merope.encodings.scale import TranslationScale, warn_beyond_reach
+from merope.encodings.scale import TranslationScale, assemble_scaled
 from merope.operators import Band, Matrix4, Rotate2, Rotate3
 
 PLANTED = Facts(title="planted", source="a test")
@@ -145,9 +145,10 @@ class Homogeneous(Planted):
 
     def operator(self, queries, keys=None, *, dtype=torch.float32, device="cpu"):
         keys = key_rays(queries, keys)
-        operator = super().operator(queries, keys, dtype=dtype, device=device)
-        warn_beyond_reach("planted", self.scale, queries, keys, operator)
-        return operator
+        bands = self.bands(queries, keys)
+        return assemble_scaled(
+            "planted", self.scale, bands, queries, keys, acts_on=self.acts_on, dtype=dtype, device=device
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

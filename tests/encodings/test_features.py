@@ -260,7 +260,7 @@ def test_a_view_out_of_the_scale_s_reach_warns_once_with_what_was_measured(encod
     view_rays = rays(torch.eye(3, dtype=torch.float64), centers, torch.tensor([[0.0, 0, 1]]), grid=(1, 1))
     scale = TranslationScale(per_metre=0.03125, reach=48.0)
     limited = replace(encoding, scale=scale)
-    with pytest.warns(ScaleWarning, match=r"64 m from the first leaves the 48 m .*features reach 2\."):
+    with pytest.warns(ScaleWarning, match=r"a baseline of 64 m leaves the 48 m .*features reach 2\."):
         limited.features(view_rays)
     with warnings.catch_warnings():
         warnings.simplefilter("error", ScaleWarning)

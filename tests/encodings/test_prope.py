@@ -1,11 +1,12 @@
 """PRoPE against the released answers and a second derivation; which lenses it takes."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
-from merope.cameras import KannalaBrandt, Pinhole, UnifiedCamera, ViewRays
+from merope.cameras import KannalaBrandt, OpenCV, Pinhole, UnifiedCamera, ViewRays
 from merope.cameras.scenes import (
     GRID,
     SCENES,
@@ -16,7 +17,7 @@ from merope.cameras.scenes import (
     seen_through,
     turned,
 )
-from merope.encodings import GTA, PRoPE
+from merope.encodings import GTA, MeRoPE, PRoPE
 from merope.encodings.prope import normalised_lens
 from merope.encodings.scale import TranslationScale
 from tests.encodings.projective_by_hand import dense, image_turns, lens_matrix, relative_pose
@@ -145,6 +146,11 @@ def test_another_zoom_is_another_operator():
         for half_width in (1.0, 0.5)
     )
     assert (exactly(PRoPE(head_dim=8), wide) - exactly(PRoPE(head_dim=8), narrow)).abs().max() > 0.5
+    # MeRoPE sees the zoom in its rays, and the displacement as before.
+    change = exactly(MeRoPE(), wide) - exactly(MeRoPE(), narrow)
+    rot, trans = slice(36, 72), slice(72, 96)
+    assert change[..., rot, rot].abs().max() > 0.1
+    assert torch.equal(change[..., trans, trans], torch.zeros_like(change[..., trans, trans]))
 
 
 def test_a_lens_that_is_no_pinhole_is_refused_with_the_way_out():
@@ -166,12 +172,17 @@ def test_a_lens_that_is_no_pinhole_is_refused_with_the_way_out():
     assert torch.equal(exactly(pretended, view), exactly(PRoPE(head_dim=8), behind))
 
 
-def test_a_unified_lens_without_curvature_is_a_pinhole():
+def test_a_lens_whose_curvature_is_zero_is_a_pinhole():
     rows, cols = GRID
-    lens = UnifiedCamera.from_fov(fov_x_deg=70.0, xi=0.0, height=rows, width=cols)
     pinhole = Pinhole.from_fov(fov_x_deg=70.0, height=rows, width=cols)
+    unified = UnifiedCamera.from_fov(fov_x_deg=70.0, xi=0.0, height=rows, width=cols)
+    matrix = {name: getattr(pinhole, name) for name in ("fx", "fy", "cx", "cy")}
+    undistorted = OpenCV(**matrix, width=cols, height=rows, pixel_origin="corner")
     centers = random_drive(1).center_world
-    ours, theirs = (
-        exactly(PRoPE(head_dim=8), seen_through(one, turned(), centers)) for one in (lens, pinhole)
-    )
-    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+    theirs = exactly(PRoPE(head_dim=8), seen_through(pinhole, turned(), centers))
+    for lens in (unified, undistorted):
+        ours = exactly(PRoPE(head_dim=8), seen_through(lens, turned(), centers))
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+    distorted = seen_through(replace(undistorted, p2=1e-3), turned(), centers)
+    with pytest.raises(ValueError, match="come from OpenCV, which no 3 x 3 matrix"):
+        PRoPE(head_dim=8).operator(distorted)

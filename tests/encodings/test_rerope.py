@@ -1,6 +1,7 @@
 """ReRoPE in the backbone's own channels: what stays is Wan's, what is carved out is the camera's."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -321,6 +322,15 @@ def test_translation_alone_may_be_carved():
 def test_what_does_not_fit_says_so_with_the_arithmetic(build, message):
     with pytest.raises(ValueError, match=message):
         build()
+
+
+def test_a_lens_that_is_missing_or_no_pinhole_is_said_to_be_rerope_s():
+    seen = random_drive()
+    with pytest.raises(ValueError, match=r"^ReRoPE projects points .* needs their lens"):
+        ReRoPE().operator(replace(seen, lens=None))
+    with pytest.raises(ValueError, match=r"^ReRoPE needs a pinhole; the rays come from KannalaBrandt"):
+        ReRoPE().operator(scene("fisheye_200deg"))
+    assert ReRoPE(with_lens=False).operator(replace(seen, lens=None)).head_dim == 128
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 
 from merope.cameras.rays import ViewRays
-from merope.encodings.base import ActsOn, Claims, Facts, assemble, key_rays, require_acts_on
+from merope.encodings.base import ActsOn, Claims, Facts, key_rays, require_acts_on
 from merope.encodings.projective import (
     Tiles,
     anchored_poses,
@@ -15,7 +15,7 @@ from merope.encodings.projective import (
     tile_band,
     tile_widths,
 )
-from merope.encodings.scale import TranslationScale, warn_beyond_reach
+from merope.encodings.scale import TranslationScale, assemble_scaled
 from merope.operators import CameraOperator
 
 
@@ -71,6 +71,6 @@ class CaPE:
                 tile_band("pose", T_anchor_query, rigid_inverse(T_anchor_key).mT, width=blocks),
                 image_band(queries, keys, width=image),
             )
-            operator = assemble(bands, queries, keys, acts_on=self.acts_on, dtype=dtype, device="cpu")
-            warn_beyond_reach("CaPE", self.scale, queries, keys, operator)
-        return operator.to(device)
+            return assemble_scaled(
+                "CaPE", self.scale, bands, queries, keys, acts_on=self.acts_on, dtype=dtype, device=device
+            )

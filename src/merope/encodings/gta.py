@@ -6,9 +6,9 @@ from typing import ClassVar, Literal
 import torch
 
 from merope.cameras.rays import ViewRays
-from merope.encodings.base import ActsOn, Claims, Facts, assemble, key_rays, require_acts_on
+from merope.encodings.base import ActsOn, Claims, Facts, key_rays, require_acts_on
 from merope.encodings.projective import anchored_poses, image_band, relative_band, tile_widths
-from merope.encodings.scale import TranslationScale, warn_beyond_reach
+from merope.encodings.scale import TranslationScale, assemble_scaled
 from merope.operators import CameraOperator
 
 
@@ -77,7 +77,6 @@ class GTA:
                     single_precision=self.single_precision_image,
                 ),
             )
-            # The warning measures the operator, so it comes before a device that may lack float64.
-            operator = assemble(bands, queries, keys, acts_on=self.acts_on, dtype=dtype, device="cpu")
-            warn_beyond_reach("GTA", self.scale, queries, keys, operator)
-        return operator.to(device)
+            return assemble_scaled(
+                "GTA", self.scale, bands, queries, keys, acts_on=self.acts_on, dtype=dtype, device=device
+            )

@@ -8,7 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from merope.cameras.base import CameraModel
-from merope.cameras.parameters import to_tensor
+from merope.cameras.opencv import OpenCV
+from merope.cameras.parameters import Parameter, to_tensor
 from merope.cameras.pinhole import Pinhole
 from merope.cameras.rays import ViewRays
 from merope.cameras.unified import UnifiedCamera
@@ -16,7 +17,6 @@ from merope.encodings.base import (
     ActsOn,
     Claims,
     Facts,
-    assemble,
     key_rays,
     require_acts_on,
     required_lens,
@@ -29,7 +29,7 @@ from merope.encodings.projective import (
     tile_band,
     tile_widths,
 )
-from merope.encodings.scale import TranslationScale, warn_beyond_reach
+from merope.encodings.scale import TranslationScale, assemble_scaled
 from merope.operators import Band, CameraOperator
 
 
@@ -93,23 +93,27 @@ class PRoPE:
                 projective_band("pose", queries, keys, query_lens, key_lens, scale=self.scale, width=blocks),
                 image_band(queries, keys, width=image, single_precision=self.single_precision_image),
             )
-            operator = assemble(bands, queries, keys, acts_on=self.acts_on, dtype=dtype, device="cpu")
-            warn_beyond_reach("PRoPE", self.scale, queries, keys, operator)
-        return operator.to(device)
+            return assemble_scaled(
+                "PRoPE", self.scale, bands, queries, keys, acts_on=self.acts_on, dtype=dtype, device=device
+            )
 
 
 def normalised_lens(
-    rays: ViewRays, *, center_principal_point: bool = False, pretend_pinhole: bool = False
+    rays: ViewRays,
+    *,
+    name: str = "PRoPE",
+    center_principal_point: bool = False,
+    pretend_pinhole: bool = False,
 ) -> Float[Tensor, "batch view 4"]:
-    """fx/W, fy/H, cx/W - 1/2 and cy/H - 1/2 of every view.
+    """fx/W, fy/H, cx/W - 1/2 and cy/H - 1/2 of every view; ``name`` is the encoding that asks.
 
     Raises:
         ValueError: if the rays carry no lens, or one that is no pinhole and ``pretend_pinhole`` is not set.
     """
-    lens = required_lens(rays, "PRoPE")
+    lens = required_lens(rays, name)
     if not pretend_pinhole and not _is_pinhole(lens):
         raise ValueError(
-            f"PRoPE needs a pinhole; the rays come from {type(lens).__name__}, which no 3 x 3 matrix describes. Pass "
+            f"{name} needs a pinhole; the rays come from {type(lens).__name__}, which no 3 x 3 matrix describes. Pass "
             "pretend_pinhole=True to read its fx, fy, cx and cy as a pinhole's, or use an encoding by rays: UCPE, MeRoPE."
         )
     fx, fy, cx, cy = (
@@ -150,6 +154,12 @@ def _lifted(fx: Tensor, fy: Tensor, cx: Tensor, cy: Tensor) -> Tensor:
 
 
 def _is_pinhole(lens: CameraModel) -> bool:
+    """Whether a 3 x 3 matrix is all of the lens; calibrated models often hold zeros."""
+    bends: list[Parameter] = []
     if isinstance(lens, UnifiedCamera):
-        return bool((to_tensor(lens.xi) == 0).all())
-    return isinstance(lens, Pinhole)
+        bends = [lens.xi]
+    elif isinstance(lens, OpenCV):
+        bends = list(lens.distortion)
+    elif not isinstance(lens, Pinhole):
+        return False
+    return not any(bool(to_tensor(bend).any()) for bend in bends)

@@ -182,7 +182,7 @@ class RayRoPE:
         keys = key_rays(queries, keys)
         with torch.autocast("cpu", enabled=False):
             own = _patch_rays(queries, self.num_rays)
-            affine = normalised_lens(queries, pretend_pinhole=True)[:, :, None, None]
+            affine = normalised_lens(queries, name="RayRoPE", pretend_pinhole=True)[:, :, None, None]
             rays = own if keys is queries else _patch_rays(keys, self.num_rays)
             rays_query = turned_to_queries(queries, keys, rays).flatten(2, 3)
             offsets = offsets_of_tokens(queries, keys, per_metre=self.scale.per_metre)

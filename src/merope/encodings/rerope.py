@@ -24,7 +24,7 @@ from merope.encodings.merope import HeadLayout, MeRoPE
 from merope.encodings.native import backbone_widths
 from merope.encodings.projective import anchored_poses, relative_band
 from merope.encodings.prope import normalised_lens, projective_band
-from merope.encodings.scale import TranslationScale, warn_beyond_reach
+from merope.encodings.scale import TranslationScale, assemble_scaled
 from merope.geometry.sphere import minrot
 from merope.operators import Band, CameraOperator, Rotate3
 
@@ -109,7 +109,8 @@ class ReRoPE:
         with torch.autocast("cpu", enabled=False):
             if self.with_lens:
                 query_lens, key_lens = (
-                    normalised_lens(rays, pretend_pinhole=self.pretend_pinhole) for rays in (queries, keys)
+                    normalised_lens(rays, name="ReRoPE", pretend_pinhole=self.pretend_pinhole)
+                    for rays in (queries, keys)
                 )
                 camera = projective_band(
                     "pose", queries, keys, query_lens, key_lens, scale=self.scale, width=carved
@@ -125,10 +126,11 @@ class ReRoPE:
                 base=self.native_base,
             )
             bands = (time, camera, row, col)
-            operator = assemble(bands, queries, keys, acts_on=self.acts_on, dtype=dtype, device="cpu")
-            warn_beyond_reach("ReRoPE", self.scale, queries, keys, operator)
+            operator = assemble_scaled(
+                "ReRoPE", self.scale, bands, queries, keys, acts_on=self.acts_on, dtype=dtype, device=device
+            )
         # The backbone attends to tokens without a ray too.
-        return replace(operator, key_valid=None).to(device)
+        return replace(operator, key_valid=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -11,8 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from merope.cameras.rays import ViewRays
-from merope.encodings.base import offsets_query
-from merope.operators import CameraOperator
+from merope.encodings.base import ActsOn, assemble, offsets_query
+from merope.operators import Band, CameraOperator
 
 # Metres: a clip that moves less says nothing about the scale of motion.
 _STANDING = 0.01
@@ -75,69 +75,83 @@ class TranslationScale:
 _WARNED: set[tuple[str, TranslationScale]] = set()
 
 
-def warn_beyond_reach(
-    name: str, scale: TranslationScale, queries: ViewRays, keys: ViewRays, operator: CameraOperator
-) -> None:
-    """Warn, once per encoding and scale, if a baseline is out of reach: by how much norms can grow there.
+def assemble_scaled(
+    name: str,
+    scale: TranslationScale,
+    bands: Sequence[Band | None],
+    queries: ViewRays,
+    keys: ViewRays,
+    *,
+    acts_on: ActsOn,
+    dtype: torch.dtype,
+    device: torch.device | str,
+) -> CameraOperator:
+    """`assemble`, for bands in which metres enter linearly: warns, once per encoding and scale, beyond the reach.
 
-    The ratio is measured on the operator, not predicted: the largest singular value of U_ab between the
-    two cameras that are furthest apart.
+    The warning says by how much norms can grow there. The ratio is measured on the operator, not predicted: the
+    largest singular value of U_ab between the two cameras that are furthest apart.
     """
-    baselines = offsets_query(queries, keys).detach().norm(dim=-1)
-    longest = float(baselines.max())
-    # A rounding of the reach itself is no departure.
-    if longest <= scale.reach * (1 + 1e-9) or (name, scale) in _WARNED:
-        return
-    _WARNED.add((name, scale))
-    clip, view, other = (int(place) for place in torch.unravel_index(baselines.argmax(), baselines.shape))
-    pair = operator.pair(view * queries.tokens_per_view, other * keys.tokens_per_view)[clip]
-    ratio = float(torch.linalg.svdvals(pair.detach().double()).max())
-    warnings.warn(
-        f"{name}: a baseline of {longest:.3g} m leaves the {scale.reach:.3g} m that the translation scale "
-        f"({scale.per_metre:.3g} per metre) was made for; features there grow by up to {ratio:.3g} in norm. Estimate the "
-        "scale from your own motion (TranslationScale.from_motion), or use an encoding that keeps norms.",
-        ScaleWarning,
-        stacklevel=3,
-    )
+    # On the CPU first: a device may lack the float64 of the measurement.
+    operator = assemble(bands, queries, keys, acts_on=acts_on, dtype=dtype, device="cpu")
+    baselines = offsets_query(queries, keys).norm(dim=-1)
+
+    def growth(longest: float) -> str:
+        places = torch.unravel_index(baselines.argmax(), baselines.shape)
+        clip, view, other = (int(place) for place in places)
+        pair = operator.pair(view * queries.tokens_per_view, other * keys.tokens_per_view)[clip]
+        ratio = float(torch.linalg.svdvals(pair.detach().double()).max())
+        return f"features there grow by up to {ratio:.3g} in norm"
+
+    _warn_once(name, scale, baselines, growth, "that keeps norms")
+    return operator.to(device)
 
 
 def warn_features_beyond_reach(
     name: str, scale: TranslationScale, rays: ViewRays, features: Float[Tensor, "..."]
 ) -> None:
-    """Warn, once per encoding and scale, if a view is out of reach of the first: how large features are there.
-
-    For encodings whose numbers are read by a learned map, in place of `warn_beyond_reach`.
-    """
-    longest = float((rays.center_world - rays.center_world[:, :1]).detach().norm(dim=-1).max())
-    if longest <= scale.reach * (1 + 1e-9) or (name, scale) in _WARNED:
-        return
-    _WARNED.add((name, scale))
-    warnings.warn(
-        f"{name}: a view {longest:.3g} m from the first leaves the {scale.reach:.3g} m that the translation scale "
-        f"({scale.per_metre:.3g} per metre) was made for; its features reach {float(features.detach().abs().max()):.3g}. "
-        "Estimate the scale from your own motion (TranslationScale.from_motion), or use an encoding that keeps norms.",
-        ScaleWarning,
-        stacklevel=3,
+    """The warning for numbers in the first view's frame that a learned map reads: how large they are there."""
+    baselines = (rays.center_world - rays.center_world[:, :1]).norm(dim=-1)
+    _warn_once(
+        name,
+        scale,
+        baselines,
+        lambda longest: f"its features reach {float(features.detach().abs().max()):.3g}",
+        "that keeps norms",
     )
 
 
 def warn_repeats_beyond_reach(
     name: str, scale: TranslationScale, queries: ViewRays, keys: ViewRays, *, period: float
 ) -> None:
-    """Warn, once per encoding and scale, if a baseline is out of reach: displacements look alike there.
+    """The warning for phases of displacements with a longest period of ``period`` units: what looks alike there."""
+    _warn_once(
+        name,
+        scale,
+        offsets_query(queries, keys).norm(dim=-1),
+        lambda longest: (
+            f"it is {longest * scale.per_metre:.3g} units, and displacements look alike every {period:.3g}"
+        ),
+        "in metres",
+    )
 
-    For encodings that turn by displacement with a longest period of ``period`` units, in place of
-    `warn_beyond_reach`: their norms do not grow.
-    """
-    longest = float(offsets_query(queries, keys).norm(dim=-1).max())
+
+def _warn_once(
+    name: str,
+    scale: TranslationScale,
+    baselines: Float[Tensor, "..."],
+    consequence: Callable[[float], str],
+    other: str,
+) -> None:
+    """Warn, once per encoding and scale, of a baseline out of reach: what follows, and which ``other`` encoding to use."""
+    longest = float(baselines.detach().max())
+    # A rounding of the reach itself is no departure.
     if longest <= scale.reach * (1 + 1e-9) or (name, scale) in _WARNED:
         return
     _WARNED.add((name, scale))
     warnings.warn(
         f"{name}: a baseline of {longest:.3g} m leaves the {scale.reach:.3g} m that the translation scale "
-        f"({scale.per_metre:.3g} per metre) was made for; it is {longest * scale.per_metre:.3g} units, and displacements "
-        f"look alike every {period:.3g}. Estimate the scale from your own motion (TranslationScale.from_motion), or use an "
-        "encoding in metres.",
+        f"({scale.per_metre:.3g} per metre) was made for; {consequence(longest)}. Estimate the scale from your own motion "
+        f"(TranslationScale.from_motion), or use an encoding {other}.",
         ScaleWarning,
-        stacklevel=3,
+        stacklevel=4,
     )

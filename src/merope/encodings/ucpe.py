@@ -12,7 +12,6 @@ from merope.encodings.base import (
     ActsOn,
     Claims,
     Facts,
-    assemble,
     key_rays,
     require_acts_on,
     required_lens,
@@ -25,7 +24,7 @@ from merope.encodings.projective import (
     tile_band,
     tile_widths,
 )
-from merope.encodings.scale import TranslationScale, warn_beyond_reach
+from merope.encodings.scale import TranslationScale, assemble_scaled
 from merope.operators import CameraOperator
 
 RaysAt = Literal["patch_center", "patch_corner"]
@@ -99,9 +98,9 @@ class UCPE:
                 tile_band("ray", T_query_anchor.mT, T_anchor_key, width=blocks),
                 image_band(queries, keys, width=image, single_precision=self.single_precision_image),
             )
-            operator = assemble(bands, queries, keys, acts_on=self.acts_on, dtype=dtype, device="cpu")
-            warn_beyond_reach("UCPE", self.scale, queries, keys, operator)
-        return operator.to(device)
+            return assemble_scaled(
+                "UCPE", self.scale, bands, queries, keys, acts_on=self.acts_on, dtype=dtype, device=device
+            )
 
     def _ray_poses(self, queries: ViewRays, rays: ViewRays) -> Tensor:
         """``T_anchor_ray`` of every token, [B, N, 4, 4]."""
