@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from merope.cameras.rays import ViewRays
-from merope.cameras.scenes import GRID, matrices, pinhole_dirs, random_drive, turned
+from merope.cameras.scenes import GRID, matrices, pinhole_dirs, pinhole_lens, random_drive, turned
 
 
 def some_matrices(dtype=torch.float64):
@@ -88,6 +88,7 @@ def test_matrices_that_are_no_poses_are_refused(change, message):
     ("options", "message"),
     [
         ({"grid": (2, 4)}, r"grid 2 x 4 has 8 tokens; dirs_cam has 6"),
+        ({"camera": pinhole_lens()}, r"which of the 6 tokens sees which part.*pass grid=\(rows, columns\)"),
         ({"time": torch.arange(4)}, r"time must have shape \[3\] or \[2, 3\]; got \[4\]"),
         ({"time": torch.tensor([0.0, math.nan, 1.0])}, r"time must be finite"),
     ],

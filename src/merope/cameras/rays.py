@@ -125,8 +125,8 @@ class ViewRays:
 
         ``grid`` is (rows, columns) of each view's tokens in row-major order; without it the tokens lie in
         one row. ``time`` is the native temporal coordinate, [view] or [batch, view]; without it views
-        count 0, 1, 2, .... ``camera`` is the lens of the frames that the tokens come from, of any size;
-        encodings that project points into a view (PRoPE, URoPE, RayRoPE, CRePE) need it.
+        count 0, 1, 2, .... ``camera`` is the lens of the frames that the tokens come from, of any size, and needs a
+        ``grid``; encodings that project points into a view (PRoPE, URoPE, RayRoPE, CRePE) need it.
 
         Raises:
             ValueError: if shapes disagree, a value is not finite, a matrix is transposed, left-handed, or
@@ -172,6 +172,10 @@ class ViewRays:
             for _ in range(2):
                 rotations = 1.5 * rotations - 0.5 * rotations @ rotations.mT @ rotations
         batch, views, tokens, _ = dirs.shape
+        if camera is not None and grid is None and tokens > 1:
+            raise ValueError(
+                f"camera needs to know which of the {tokens} tokens sees which part of its frame: pass grid=(rows, columns)."
+            )
         rows, cols = grid if grid is not None else (1, tokens)
         if rows * cols != tokens:
             raise ValueError(
