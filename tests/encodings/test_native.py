@@ -7,7 +7,7 @@ import torch
 
 from merope.cameras.rays import ViewRays
 from merope.cameras.scenes import GRID, SCENES, matrices, pinhole_dirs, random_drive, scene, turned
-from merope.encodings import MeRoPE, Native
+from merope.encodings import MeRoPE, Native, NoEncoding
 
 
 @pytest.mark.parametrize("name", SCENES)
@@ -62,6 +62,14 @@ def test_axes_may_be_absent(widths):
 def test_widths_that_do_not_fit_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         Native(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"), [({"head_dim": 0}, "head_dim must be > 0"), ({"acts_on": "v"}, "acts_on must be")]
+)
+def test_no_encoding_has_a_head_too(options, message):
+    with pytest.raises(ValueError, match=message):
+        NoEncoding(**options)
 
 
 def test_keys_of_another_batch_are_refused():

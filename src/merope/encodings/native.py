@@ -111,6 +111,10 @@ class NoEncoding:
     head_dim: int = 128
     acts_on: ActsOn = "qkvo"
 
+    def __post_init__(self) -> None:
+        require_positive(head_dim=self.head_dim)
+        require_acts_on(self.acts_on)
+
     @property
     def claims(self) -> Claims:
         """It sees no pose at all."""

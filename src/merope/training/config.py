@@ -41,7 +41,7 @@ class TrainConfig:
     encoding: dict[str, Any]
     """Camera encoding, as `encoding_to_config` gives it."""
     input_map: dict[str, Any] | None = None
-    """Absolute map on the branches' input, as `input_map_to_config` gives it."""
+    """Absolute map on the branches' input, as `input_map_to_config` gives it; its world is a clip's first camera."""
     compression: int
     """Adapter compression C."""
     schedule: Literal["alternate", "every"] | tuple[int, ...]
