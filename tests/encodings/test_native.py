@@ -64,12 +64,9 @@ def test_widths_that_do_not_fit_are_refused(options, message):
         Native(**options)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"), [({"head_dim": 0}, "head_dim must be > 0"), ({"acts_on": "v"}, "acts_on must be")]
-)
-def test_no_encoding_has_a_head_too(options, message):
-    with pytest.raises(ValueError, match=message):
-        NoEncoding(**options)
+def test_no_encoding_has_a_head_too():
+    with pytest.raises(ValueError, match="head_dim must be > 0"):
+        NoEncoding(head_dim=0)
 
 
 def test_keys_of_another_batch_are_refused():
