@@ -34,7 +34,7 @@ poses = latent_poses(drive("curve", seed=1, num_frames=NUM_FRAMES, fps=10).rebas
 camera = merope.Pinhole.from_fov(fov_x_deg=90, height=48, width=80)
 dirs_cam, valid = merope.TokenGrid(rows=ROWS, cols=COLS).token_rays(camera)
 rays = merope.ViewRays.from_poses(
-    poses.T_world_cam[None], dirs_cam.expand(1, len(poses), -1, -1), grid=(ROWS, COLS)
+    poses.T_world_cam[None], dirs_cam.expand(1, len(poses), -1, -1), grid=(ROWS, COLS), camera=camera
 )
 call = {
     "hidden_states": torch.randn(1, 8, len(poses), 2 * ROWS, 2 * COLS),
@@ -46,7 +46,7 @@ call = {
 
 @torch.no_grad()
 def run(adapter):
-    with adapter.cameras(adapter.encoding.operator(rays)):
+    with adapter.cameras(rays):
         return adapter.transformer(**call)[0]
 
 

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from merope.encodings.registry import ENCODINGS, default_encoding
 from tests.support.shared import REPOSITORY
 from tests.test_layering import LAYERS, PYTHON_FILES, SOURCE
 
@@ -51,3 +52,17 @@ def test_architecture_page_shows_the_layers_that_are_tested():
         names = re.split(r"\s{2,}", line.strip())
         shown.append(tuple(name for name in names if name in known))
     assert tuple(shown) == LAYERS
+
+
+def test_readme_table_of_encodings_is_that_of_the_claims_that_are_tested():
+    page = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    table = page.split("<!-- table: merope diagnose claims --markdown -->\n")[1].split(
+        "<!-- end of table -->"
+    )[0]
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| `")]
+    shown = {row[0].split("`")[1]: tuple(cell == "Yes" for cell in row[1:4]) for row in rows}
+    claimed = {}
+    for name in ENCODINGS:
+        claims = default_encoding(name, head_dim=128, num_heads=2).claims
+        claimed[name] = (claims.metric, claims.per_token, claims.norm_preserving)
+    assert shown == claimed
