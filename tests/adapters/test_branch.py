@@ -3,10 +3,11 @@
 import pytest
 import torch
 
-from merope.adapters import CameraBranch
+from merope.adapters import CameraBranch, camera_signals
 from merope.attention import camera_attention
 from merope.cameras.scenes import random_drive
-from merope.encodings import MeRoPE
+from merope.encodings import MeRoPE, RayRoPE
+from merope.encodings.scale import TranslationScale
 
 TOKENS, DIM = 18, 256
 
@@ -96,6 +97,20 @@ def test_autocast_computes_in_bfloat16_with_float32_weights(given, operator):
         out = branch(hidden(given), operator)
     assert out.dtype == torch.bfloat16
     assert (out.float() - exact).norm() / exact.norm() < 2e-2
+
+
+def test_depths_are_predicted_in_float32_under_autocast():
+    # Depths meet metric displacements: three digits are too few.
+    encoding = RayRoPE(head_dim=64, scale=TranslationScale(per_metre=0.1, reach=100))
+    branch = a_branch(encoding=encoding)
+    torch.nn.init.normal_(branch.to_depth.weight, std=0.1)
+    relations = camera_signals(encoding, random_drive())
+    met = []
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        branch(hidden(), relations, lambda query, key, operator: met.append(operator))
+    depth = branch.to_depth(hidden())
+    exact = encoding.operator_at(relations.relations, depth, depth)
+    assert all(torch.equal(*pair) for pair in zip(met[0].tensors(), exact.tensors(), strict=True))
 
 
 @pytest.mark.parametrize("compression", [3, 0, -1, 5, 8])

@@ -231,18 +231,55 @@ def test_recorded_queries_and_keys_of_a_branch_are_those_before_the_operator():
     torch.testing.assert_close(block.to_out(mixed.transpose(1, 2).flatten(2)), out)
 
 
-def test_queries_and_keys_of_the_backbone_alone_meet_plain_attention():
-    model = two_blocks()
-    adapter = attached(model, INJECTED[0])
-    attn = model.blocks[0].attn1
+def by_hand(attn, injection, hidden, signals, rotary):
+    """The block's self-attention with what is injected, projection by projection."""
+    for_query, for_key, for_value = injection.inputs(hidden, signals.features)
+    query, key = (
+        turned_by_wan(norm(project(x)).unflatten(-1, (2, 64)), *rotary)
+        for norm, project, x in ((attn.norm_q, attn.to_q, for_query), (attn.norm_k, attn.to_k, for_key))
+    )
+    query, key = injection.turned(query, key, signals.features)
+    value = attn.to_v(for_value).unflatten(-1, (2, 64))
+    heads = (x.transpose(1, 2) for x in (query, key, value))
+    out = scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
+    return injection.output(attn.to_out[0](out))
+
+
+def turned_by_wan(x, cos, sin):
+    """Interleaved pairs as complex numbers."""
+    pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
+    return torch.view_as_real(pairs * torch.complex(cos[..., 0::2], sin[..., 0::2])).flatten(-2)
+
+
+@pytest.mark.parametrize("name", INJECTED)
+def test_injected_features_reach_the_projections_that_their_encoding_names(name):
+    adapter = stirred(attached(two_blocks(), name))
+    attn, injection = adapter.transformer.blocks[1].attn1, adapter.branches[1]
+    seen = []
+    attn.register_forward_hook(lambda module, args, out: seen.append((args, out)))
+    with torch.no_grad():
+        run(adapter)
+        (hidden, _, _, rotary), out = seen[0]
+        torch.testing.assert_close(by_hand(attn, injection, hidden, rotary.signals, rotary), out)
+
+
+@pytest.mark.parametrize("name", CARVED)
+def test_carved_attention_is_that_of_its_dense_operator(name):
+    adapter = attached(two_blocks(), name)
+    attn = adapter.transformer.blocks[1].attn1
     seen = []
     attn.register_forward_hook(lambda module, args, out: seen.append((args[0], out)))
-    with torch.no_grad(), adapter.recording_attention() as records:
+    with torch.no_grad():
         run(adapter)
         hidden, out = seen[0]
-        value = attn.to_v(hidden).unflatten(-1, (2, 64)).transpose(1, 2)
-        mixed = scaled_dot_product_attention(records[0].query, records[0].key, value)
-        torch.testing.assert_close(attn.to_out[0](mixed.transpose(1, 2).flatten(2)), out)
+        query, key, value = (
+            x.unflatten(-1, (2, 64))
+            for x in (attn.norm_q(attn.to_q(hidden)), attn.norm_k(attn.to_k(hidden)), attn.to_v(hidden))
+        )
+        dense = adapter.encoding.operator(random_drive()).dense()
+        logits = torch.einsum("bihd,bijde,bjhe->bhij", query, dense, key) / 8
+        mixed = torch.einsum("bhij,bjhd->bihd", logits.softmax(-1), value)
+        torch.testing.assert_close(attn.to_out[0](mixed.flatten(2)), out, rtol=1e-4, atol=1e-5)
 
 
 # Input map
@@ -257,14 +294,23 @@ def test_an_input_map_changes_nothing_at_first_and_something_later(tmp_path):
     # UCPE starts this projection at random: the output's zeros keep a new branch silent.
     assert adapter.branches[0].from_map.weight.abs().max() > 0
     stirred(adapter)
-    plain = attached(two_blocks(), "gta")
-    plain_state = {n: v for n, v in adapter.branches[0].state_dict().items() if not n.startswith("from_map")}
-    plain.branches[0].load_state_dict(plain_state)
-    assert not torch.equal(run(adapter), run(plain))
+    # Each block's branch reads h + W m.
+    seen = []
+    branch = adapter.branches[1]
+    branch.register_forward_hook(lambda module, args, out: seen.append((args, out)))
+    out = run(adapter)
+    (hidden, signals, _), extra = seen[0]
+    plain = attached(two_blocks(), "gta").branches[1]
+    plain.load_state_dict(
+        {name: value for name, value in branch.state_dict().items() if not name.startswith("from_map")}
+    )
+    features = LatitudeUpMap().features(random_drive())
+    torch.testing.assert_close(extra, plain(hidden + branch.from_map(features), signals.operator))
+    assert (extra - plain(hidden, signals.operator)).abs().max() > 1e-3
     save_adapter(tmp_path / "a.safetensors", adapter)
     again = load_adapter(tmp_path / "a.safetensors", two_blocks())
     assert again.input_map == LatitudeUpMap()
-    assert torch.equal(run(again), run(adapter))
+    assert torch.equal(run(again), out)
 
 
 @pytest.mark.parametrize("name", [BACKBONE[0], "none"])

@@ -34,7 +34,13 @@ def test_a_typical_baseline_becomes_one_unit():
     # Distances 1, 1, 2 times the step: root mean square sqrt(2) steps. Median of three clips.
     scale = TranslationScale.from_motion([line(1.0), line(4.0), line(100.0)])
     assert scale.per_metre == pytest.approx(1 / (4 * math.sqrt(2)), rel=1e-12)
-    assert 8 < scale.reach <= 200
+
+
+def test_the_reach_is_the_longest_baseline_of_all_but_one_clip_in_a_hundred():
+    # Two steps from the first to the last view.
+    assert TranslationScale.from_motion([line(3.0)]).reach == pytest.approx(6.0, rel=1e-12)
+    clips = [line(1.0 + 0.01 * number) for number in range(100)]
+    assert TranslationScale.from_motion([*clips, line(500.0)]).reach == pytest.approx(2 * 1.99, rel=1e-6)
 
 
 def test_standing_clips_do_not_count():
