@@ -7,21 +7,26 @@ import pytest
 import torch
 
 from merope.cameras.scenes import random_drive
-from merope.encodings import MeRoPE, Native
-from merope.encodings.base import Claims, Facts, required_lens
+from merope.encodings import MeRoPE, Native, URoPE
+from merope.encodings.base import Claims, Facts, offsets_query, required_lens
 from merope.encodings.raynova import RayNova
 from merope.encodings.registry import ENCODINGS
+from merope.encodings.scale import TranslationScale
 from merope.errors import MeropeError
 from merope.operators import Rotate2
 from merope.testing import EncodingCheckFailed, check_encoding
 from tests.encodings.planted import (
+    ORTHOGONAL_PER_TOKEN,
     Added,
+    CutOff,
     Displacement,
     FirstView,
     GivenDepth,
     Heading,
     Homogeneous,
+    OtherwiseFar,
     Parallax,
+    Planted,
 )
 
 HONEST = (
@@ -34,6 +39,8 @@ HONEST = (
     FirstView(),
     Added(),
     GivenDepth(),
+    # Whole numbers of metres are metres.
+    URoPE(depth_min=2, depth_max=20),
     MeRoPE(min_scene_depth=1.0, anchor_frames="transported"),
     MeRoPE(head_dim=64, components=frozenset(("trans",))),
     Native(acts_on="qk"),
@@ -94,12 +101,77 @@ def test_a_false_claim_is_caught_and_nothing_else_is(liar, caught):
     assert broken(liar) == expected
 
 
+class ShrinksFar(OtherwiseFar):
+    def far(self, queries, keys, moved):
+        return moved.map_tensors(lambda x: 0.5 * x)
+
+
+class WorldFar(OtherwiseFar):
+    def far(self, queries, keys, moved):
+        phases = keys.center_world.repeat_interleave(len(self.wavelengths), -1)[:, None, None]
+        return Rotate2(phases.cos().expand_as(moved.cos), phases.sin().expand_as(moved.sin))
+
+
+class GroupedFar(Planted):
+    """Rotations per token; displacements beyond 30 m only."""
+
+    head_dim = 9
+
+    def bands(self, queries, keys):
+        turn, moved = Displacement(wavelengths=(7.0,)).bands(queries, keys)
+        near = (offsets_query(queries, keys).norm(dim=-1) < 30)[:, None, :, :, None]
+        right = Rotate2(moved.right.cos.where(~near, 1.0), moved.right.sin.where(~near, 0.0))
+        return turn, replace(moved, right=right)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeMetres(Displacement):
+    """The depth that it assumes is a whole number."""
+
+    assumed_depth: float = 4
+
+    def coordinates(self, offsets):
+        return offsets / self.assumed_depth
+
+
+@pytest.mark.parametrize(
+    ("liar", "caught"),
+    [
+        (CutOff(), "metric: sees all of the pose, whatever the scene's depth (claimed)"),
+        (WholeMetres(), "metric: sees all of the pose, whatever the scene's depth (claimed)"),
+        (WorldFar(), "metric: a function of the relative pose alone (claimed)"),
+        (GroupedFar(claims=ORTHOGONAL_PER_TOKEN), "per token: sigma_{d+1} / sigma_1 (claimed)"),
+        (ShrinksFar(), "norms are kept: largest departure (claimed)"),
+    ],
+)
+def test_a_claim_that_holds_near_by_only_is_caught(liar, caught):
+    assert broken(liar) == [caught]
+
+
 def test_linear_growth_has_to_be_declared():
     @dataclass(frozen=True, kw_only=True)
     class Quiet(Homogeneous):
         facts: ClassVar[Facts] = Facts(title="planted", source="a test")
 
-    assert broken(Quiet()) == ["logits are bounded to 10 km, or facts.needs_scale is set: exponent of growth"]
+    assert broken(Quiet()) == [
+        "logits are bounded to 10 km, or facts.needs_scale is set: exponent of growth",
+        "facts.needs_scale is whether it has a field scale, which multiplies metres",
+    ]
+
+
+def test_a_scale_that_is_not_there_or_does_nothing_is_caught():
+    @dataclass(frozen=True, kw_only=True)
+    class Without(Displacement):
+        facts: ClassVar[Facts] = Facts(title="planted", source="a test", needs_scale=True)
+
+    @dataclass(frozen=True, kw_only=True)
+    class Idle(Without):
+        scale: TranslationScale = TranslationScale()
+
+    for encoding in (Without(), Idle()):
+        assert broken(encoding) == [
+            "facts.needs_scale is whether it has a field scale, which multiplies metres"
+        ]
 
 
 def test_a_world_frame_shows_unless_it_is_declared_and_is_missed_if_it_is():
@@ -161,7 +233,73 @@ def test_geometry_in_low_precision_is_caught():
                 queries = replace(queries, center_world=queries.center_world.to(torch.bfloat16).double())
             return super().operator(queries, keys, dtype=dtype, device=device)
 
-    assert broken(Low()) == ["float32 factors are rounded float64 geometry"]
+    assert broken(Low()) == [
+        "float32 factors are rounded float64 geometry",
+        "map coordinates, five million metres from the origin, lose nothing in float32",
+    ]
+
+
+@pytest.mark.parametrize("always", [True, False])
+def test_single_precision_centres_are_caught(always):
+    class Single(Displacement):
+        def operator(self, queries, keys=None, *, dtype=torch.float32, device="cpu"):
+            if always or dtype == torch.float32:
+                queries = replace(queries, center_world=queries.center_world.float().double())
+            return super().operator(queries, keys, dtype=dtype, device=device)
+
+    # Long waves: near the origin nothing shows.
+    found = broken(Single(wavelengths=(30.0, 50.0)))
+    assert "map coordinates, five million metres from the origin, lose nothing in float32" in found
+
+
+def test_a_depth_encoding_that_loses_digits_in_float32_is_caught():
+    class Low(GivenDepth):
+        def operator_at(self, relations, query_depth, key_depth):
+            return super().operator_at(relations, query_depth, key_depth.bfloat16().to(key_depth.dtype))
+
+        def operator(self, queries, keys=None, *, dtype=torch.float32, device="cpu"):
+            made = super().operator(queries, keys, dtype=torch.float64)
+            return made.map_tensors(lambda x: x.to(dtype)).to(device)
+
+        def relations(self, queries, keys=None, *, dtype=torch.float32, device="cpu"):
+            if dtype == torch.float32:
+                queries = replace(queries, center_world=queries.center_world.bfloat16().double())
+            return super().relations(queries, keys, dtype=dtype, device=device)
+
+    assert broken(Low()) == ["given depths in float32 are those in float64"]
+
+
+def test_a_dtype_or_device_that_is_ignored_is_caught():
+    class Here(Displacement):
+        def operator(self, queries, keys=None, *, dtype=torch.float32, device="cpu"):
+            return super().operator(queries, keys, dtype=dtype)
+
+    class Double(Displacement):
+        def operator(self, queries, keys=None, *, dtype=torch.float32, device="cpu"):
+            return super().operator(queries, keys, dtype=torch.float64, device=device)
+
+    for encoding in (Here(), Double()):
+        assert broken(encoding) == ["factors have the dtype and the device that were asked for"]
+
+
+def test_the_first_clip_s_cameras_for_all_clips_are_caught():
+    class FirstClip(Heading):
+        def bands(self, queries, keys):
+            def first(rays):
+                names = ("R_world_cam", "center_world")
+                return replace(rays, **{n: getattr(rays, n)[:1].expand_as(getattr(rays, n)) for n in names})
+
+            return super().bands(first(queries), first(keys))
+
+    assert broken(FirstClip(claims=claims(metric=False))) == ["clips of a batch do not see each other"]
+
+
+def test_keys_that_are_taken_for_the_queries_are_caught():
+    class NoKeys(FirstView):
+        def bands(self, queries, keys):
+            return super().bands(queries, queries)
+
+    assert broken(NoKeys()) == ["keys of other cameras than the queries' are met as in the whole clip"]
 
 
 def test_a_number_that_is_none_is_caught_by_the_scene_that_makes_it():
@@ -175,6 +313,14 @@ def test_a_number_that_is_none_is_caught_by_the_scene_that_makes_it():
     with pytest.raises((EncodingCheckFailed, torch.linalg.LinAlgError)) as caught:
         check_encoding(Divides(claims=claims(metric=False)))
     assert "coincident_centres" in str(caught.value) or "linalg" in str(caught.value)
+
+
+def test_keys_without_a_ray_have_to_be_masked():
+    class Forgetful(Displacement):
+        def operator(self, queries, keys=None, **options):
+            return replace(super().operator(queries, keys, **options), key_valid=None)
+
+    assert broken(Forgetful()) == ["keys that are masked are those without a ray"]
 
 
 def test_an_invalid_key_that_is_not_masked_is_caught():

@@ -18,7 +18,7 @@ from torch import Tensor
 from merope.attention import camera_attention
 from merope.cameras.rays import ViewRays
 from merope.cameras.scenes import SCENES, random_drive, scene
-from merope.encodings.base import CameraEncoding, DepthEncoding
+from merope.encodings.base import CameraEncoding, DepthEncoding, FeatureEncoding
 from merope.encodings.measures import (
     BOUNDED,
     FACTORS,
@@ -28,8 +28,9 @@ from merope.encodings.measures import (
     Measured,
     measure,
 )
-from merope.encodings.pairwise import operator_of, without_warnings
+from merope.encodings.pairwise import operator_of, views_of, without_warnings
 from merope.encodings.registry import ENCODINGS, encoding_from_config, encoding_to_config
+from merope.encodings.scale import TranslationScale
 from merope.errors import MeropeError
 from merope.operators import CameraOperator
 
@@ -37,6 +38,10 @@ from merope.operators import CameraOperator
 _BACKENDS_AGREE = 1e-8
 # float32 factors of float64 geometry; products of two.
 _ROUNDING_32 = 1e-5
+# Depths meet displacements in float32, where phases reach thousands of radians.
+_ROUNDING_DEPTH_32 = 1e-3
+# float64 has a nanometre left at five million metres, and phases of a millimetre's wave.
+_FAR_ORIGIN, _ROUNDING_FAR = (5e6, -3e6, 120.0), 1e-4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +95,7 @@ class EncodingCheckFailed(MeropeError, AssertionError):
 def check_encoding(
     encoding: CameraEncoding, *, frame_dependent: bool = False, raises: bool = True
 ) -> EncodingReport:
-    """Hold an encoding to its claims and facts, and to what every encoding owes; about a second on one core.
+    """Hold an encoding to its claims and facts, and to what every encoding owes; a second or two on one core.
 
     Claims are checked in both directions: a property that is there and not claimed fails like one that is claimed
     and not there. The numbers are those of `merope.encodings.measures`. ``frame_dependent`` says that the operator is
@@ -113,6 +118,8 @@ def check_encoding(
         lambda: _acts_on(encoding),
         lambda: _facts(encoding),
         lambda: _precision(encoding),
+        lambda: _map_coordinates(encoding, frame_dependent),
+        lambda: _parts(encoding),
         lambda: _scenes(encoding, measured),
         lambda: _config(encoding),
     )
@@ -146,7 +153,8 @@ def _identity(encoding: CameraEncoding) -> Iterable[Property]:
 
 def _claims(encoding: CameraEncoding, measured: Measured) -> Iterable[Property]:
     claims = encoding.claims
-    depends, sees = measured.dependence.largest, measured.sensitivity.metric
+    depends = max(measured.dependence.largest, measured.dependence.far)
+    sees = measured.sensitivity.metric
     if claims.metric and depends > UNCHANGED:
         yield _at_most("metric: a function of the relative pose alone (claimed)", depends, UNCHANGED)
     elif claims.metric:
@@ -162,10 +170,14 @@ def _claims(encoding: CameraEncoding, measured: Measured) -> Iterable[Property]:
             else "it depends on something else, or does not see all of the pose",
         )
     yield _claimed(
-        "per token: sigma_{d+1} / sigma_1", claims.per_token, measured.factorisation, FACTORS, limit_not=SEEN
+        "per token: sigma_{d+1} / sigma_1",
+        claims.per_token,
+        max(measured.factorisation, measured.factorisation_far),
+        FACTORS,
+        limit_not=SEEN,
     )
     yield _claimed(
-        "norms are kept: largest departure", claims.norm_preserving, measured.norm.largest, KEEPS_NORMS
+        "norms are kept: largest departure", claims.norm_preserving, measured.norm.anywhere, KEEPS_NORMS
     )
 
 
@@ -189,6 +201,26 @@ def _permutation(encoding: CameraEncoding) -> Iterable[Property]:
     yield _at_most(
         "cameras in another order give the same output in that order", _relative(again, out), _BACKENDS_AGREE
     )
+
+
+def _parts(encoding: CameraEncoding) -> Iterable[Property]:
+    """A part of the whole: one clip of the batch, and some of the views as queries and others as keys."""
+    view_rays = random_drive(10, views=4)
+    whole = operator_of(encoding, view_rays)
+    clips = [operator_of(encoding, _clip(view_rays, clip)) for clip in range(view_rays.batch)]
+    # The first view may be the encoding's world, so it stays the first query.
+    views = operator_of(encoding, views_of(view_rays, slice(2)), views_of(view_rays, slice(1, None)))
+    size = view_rays.tokens_per_view
+    alone, cross = 0.0, 0.0
+    for place, band in enumerate(whole.bands):
+        pairs = whole.band_pairs(band).double()
+        scale = max(1.0, float(pairs.abs().max()))
+        single = torch.cat([clip.band_pairs(clip.bands[place]).double() for clip in clips])
+        alone = max(alone, float((single - pairs).abs().max()) / scale)
+        part = views.band_pairs(views.bands[place]).double()
+        cross = max(cross, float((part - pairs[:, :, : 2 * size, size:]).abs().max()) / scale)
+    yield _at_most("clips of a batch do not see each other", alone, 1e-9)
+    yield _at_most("keys of other cameras than the queries' are met as in the whole clip", cross, 1e-9)
 
 
 def _growth(encoding: CameraEncoding, measured: Measured) -> Iterable[Property]:
@@ -258,20 +290,90 @@ def _facts(encoding: CameraEncoding) -> Iterable[Property]:
         found=None,
         expected=f"facts.needs_depth is {encoding.facts.needs_depth}",
     )
+    scale = getattr(encoding, "scale", None)
+    name = "facts.needs_scale is whether it has a field scale, which multiplies metres"
+    if not is_dataclass(encoding) or not isinstance(scale, TranslationScale):
+        yield Property(
+            name=name,
+            outcome="broken" if encoding.facts.needs_scale else "holds",
+            found=None,
+            expected=f"facts.needs_scale is {encoding.facts.needs_scale}, and there is no TranslationScale",
+        )
+        return
+    view_rays = random_drive(7)
+    doubled = replace(cast(Any, encoding), scale=replace(scale, per_metre=2 * scale.per_metre))
+    twice_as_far = replace(view_rays, center_world=2 * view_rays.center_world)
+    apart = _largest_change(operator_of(doubled, view_rays), operator_of(encoding, twice_as_far))
+    if isinstance(encoding, FeatureEncoding):
+        two = encoding.features(twice_as_far, dtype=torch.float64)
+        apart = max(apart, _relative(doubled.features(view_rays, dtype=torch.float64), two))
+    yield Property(
+        name=name,
+        outcome="holds" if encoding.facts.needs_scale and apart <= UNCHANGED else "broken",
+        found=apart,
+        expected=f"twice the scale is twice the metres, within {UNCHANGED:.0e}, and facts.needs_scale is set",
+    )
 
 
 def _precision(encoding: CameraEncoding) -> Iterable[Property]:
     view_rays = random_drive(8, reach=100.0)
     exact, single = (encoding.operator(view_rays, dtype=dtype) for dtype in (torch.float64, torch.float32))
     of_keys = encoding.operator(view_rays, view_rays, dtype=torch.float64)
-    worst, apart = 0.0, 0.0
-    for band, band_32, band_keys in zip(exact.bands, single.bands, of_keys.bands, strict=True):
-        pairs = exact.band_pairs(band).double()
+    yield _at_most(
+        "float32 factors are rounded float64 geometry", _largest_change(exact, single), _ROUNDING_32
+    )
+    yield _at_most("keys that are the queries may be left out", _largest_change(exact, of_keys), 1e-9)
+    if isinstance(encoding, DepthEncoding):
+        made = [operator_of(encoding, view_rays, dtype=dtype) for dtype in (torch.float64, torch.float32)]
+        yield _at_most(
+            "given depths in float32 are those in float64", _largest_change(*made), _ROUNDING_DEPTH_32
+        )
+    asked = [
+        (torch.float64, "cpu", exact.tensors()),
+        (torch.float32, "cpu", single.tensors()),
+        (torch.float32, "meta", encoding.operator(view_rays, dtype=torch.float32, device="meta").tensors()),
+    ]
+    if isinstance(encoding, FeatureEncoding):
+        asked += [
+            (dtype, device, [encoding.features(view_rays, dtype=dtype, device=device)])
+            for dtype, device, _ in asked
+        ]
+    holds = all(
+        tensor.dtype == dtype and tensor.device.type == device
+        for dtype, device, tensors in asked
+        for tensor in tensors
+    )
+    yield Property(
+        name="factors have the dtype and the device that were asked for",
+        outcome="holds" if holds else "broken",
+        found=None,
+        expected="float64 and float32 on the CPU, float32 on a device without data",
+    )
+
+
+def _map_coordinates(encoding: CameraEncoding, frame_dependent: bool) -> Iterable[Property]:
+    name = "map coordinates, five million metres from the origin, lose nothing in float32"
+    if frame_dependent:
+        yield _not_applicable(name, "the operator is meant to depend on the world (frame_dependent)")
+        return
+    here = random_drive(8)
+    there = replace(here, center_world=here.center_world + torch.tensor(_FAR_ORIGIN, dtype=torch.float64))
+    lost = _largest_change(encoding.operator(here, dtype=torch.float64), encoding.operator(there))
+    if isinstance(encoding, FeatureEncoding):
+        near = encoding.features(here, dtype=torch.float64)
+        change = (encoding.features(there).double() - near).abs().max() / near.abs().max().clamp(min=1)
+        lost = max(lost, float(change))
+    yield _at_most(name, lost, _ROUNDING_FAR)
+
+
+def _largest_change(one: CameraOperator, two: CameraOperator) -> float:
+    """Between U_ab of two operators with the same bands, relative to the largest entry where that is over one."""
+    worst = 0.0
+    for band, other in zip(one.bands, two.bands, strict=True):
+        pairs = one.band_pairs(band).double()
         scale = max(1.0, float(pairs.abs().max()))
-        worst = max(worst, float((single.band_pairs(band_32).double() - pairs).abs().max()) / scale)
-        apart = max(apart, float((of_keys.band_pairs(band_keys).double() - pairs).abs().max()) / scale)
-    yield _at_most("float32 factors are rounded float64 geometry", worst, _ROUNDING_32)
-    yield _at_most("keys that are the queries may be left out", apart, 1e-9)
+        worst = max(worst, float((two.band_pairs(other).double() - pairs).abs().max()) / scale)
+    return worst
 
 
 def _scenes(encoding: CameraEncoding, measured: Measured) -> Iterable[Property]:
@@ -285,6 +387,8 @@ def _scenes(encoding: CameraEncoding, measured: Measured) -> Iterable[Property]:
             broken.append(name)
         if operator.key_valid is not None:
             masked = masked and bool((operator.key_valid.cpu() == view_rays.valid.flatten(1)).all())
+        elif encoding.facts.placement == "branch":
+            masked = masked and bool(view_rays.valid.all())
     yield Property(
         name="finite in float32 on the standing scenes",
         outcome="broken" if broken else "holds",
@@ -295,7 +399,7 @@ def _scenes(encoding: CameraEncoding, measured: Measured) -> Iterable[Property]:
         name="keys that are masked are those without a ray",
         outcome="holds" if masked else "broken",
         found=None,
-        expected="key_valid, where it is set, is the rays' own validity",
+        expected="key_valid is the rays' own validity; outside a branch it may be left out",
     )
 
 
@@ -312,6 +416,11 @@ def _config(encoding: CameraEncoding) -> Iterable[Property]:
     yield Property(
         name=name, outcome="holds" if same else "broken", found=None, expected="the same operator, bit by bit"
     )
+
+
+def _clip(view_rays: ViewRays, clip: int) -> ViewRays:
+    names = ("R_world_cam", "center_world", "dirs_cam", "valid", "time")
+    return replace(view_rays, **{name: getattr(view_rays, name)[clip : clip + 1] for name in names})
 
 
 def _reordered(view_rays: ViewRays, order: Tensor) -> ViewRays:

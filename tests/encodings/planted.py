@@ -1,7 +1,7 @@
 """Encodings made up for tests, each with one property that can be written down."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -107,6 +107,37 @@ class Settling(Displacement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CutOff(Displacement):
+    """Displacements that end at so many metres."""
+
+    end: float = 50.0
+
+    def coordinates(self, offsets):
+        return offsets.clamp(-self.end, self.end)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherwiseFar(Displacement):
+    """Cameras more than so many metres apart have another band of displacements."""
+
+    begin: float = 150.0
+
+    def far(self, queries, keys, moved):
+        """The band of cameras far apart."""
+        raise NotImplementedError
+
+    def bands(self, queries, keys):
+        turn, moved = super().bands(queries, keys)
+        far = (offsets_query(queries, keys).norm(dim=-1) > self.begin)[:, None, :, :, None]
+        near_right, far_right = moved.right, self.far(queries, keys, moved.right)
+        chosen = (
+            torch.where(far, there, here)
+            for there, here in ((far_right.cos, near_right.cos), (far_right.sin, near_right.sin))
+        )
+        return turn, replace(moved, right=Rotate2(*chosen))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Homogeneous(Planted):
     """T_i^-1 T_j in 4 x 4 blocks: per token, linear in the baseline."""
 
@@ -125,7 +156,7 @@ class Homogeneous(Planted):
             local = in_first_view(rays, queries)
             T_first_cam = torch.eye(4, dtype=torch.float64).repeat(*rays.center_world.shape[:2], 1, 1)
             T_first_cam[..., :3, :3] = local.R_world_cam
-            T_first_cam[..., :3, 3] = local.center_world
+            T_first_cam[..., :3, 3] = self.scale.per_metre * local.center_world
             return T_first_cam
 
         right = poses(keys)[:, None, :, None]
@@ -179,6 +210,7 @@ class Added(Planted):
     claims: Claims = PER_TOKEN_ALONE
     facts: ClassVar[Facts] = Facts(title="planted", source="a test", needs_scale=True)
     acts_on: str = "qk"
+    scale: TranslationScale = TranslationScale()
     num_features: ClassVar[int] = 3
 
     @property
@@ -189,7 +221,7 @@ class Added(Planted):
         return kept("keep", 2), native_band(queries, keys, widths=(4, 2, 2), base=100.0)
 
     def features(self, rays, *, dtype=torch.float32, device="cpu"):
-        center = in_first_view(rays, rays).center_world
+        center = self.scale.per_metre * in_first_view(rays, rays).center_world
         return center.repeat_interleave(rays.tokens_per_view, dim=1).to(dtype).to(device)
 
 
@@ -207,10 +239,10 @@ class GivenDepth(Displacement):
         return 3 + 6 * len(self.wavelengths) * (1 + self.plain)
 
     def relations(self, queries, keys=None, *, dtype=torch.float32, device="cpu"):
-        return queries, key_rays(queries, keys), dtype
+        return queries, key_rays(queries, keys), dtype, device
 
     def operator_at(self, relations, query_depth, key_depth):
-        queries, keys, dtype = relations
+        queries, keys, dtype, device = relations
         turn, plain = self.bands(queries, keys)
         offsets = offsets_query(queries, keys).repeat_interleave(keys.tokens_per_view, dim=2)
         offsets = offsets / key_depth[..., 0].exp()[:, None, :, None]
@@ -226,7 +258,7 @@ class GivenDepth(Displacement):
             grouped=True,
         )
         bands = (turn, parallax, plain) if self.plain else (turn, parallax)
-        return assemble(bands, queries, keys, acts_on=self.acts_on, dtype=dtype, device="cpu")
+        return assemble(bands, queries, keys, acts_on=self.acts_on, dtype=dtype, device=device)
 
     def operator(self, queries, keys=None, *, dtype=torch.float32, device="cpu"):
         depths = [

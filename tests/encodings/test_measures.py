@@ -30,6 +30,7 @@ from merope.encodings.pairwise import (
 from merope.encodings.unambiguous import FARTHEST, STARTS, kernel, translation_range
 from tests.encodings.planted import (
     Added,
+    CutOff,
     Displacement,
     FirstView,
     GivenDepth,
@@ -114,6 +115,18 @@ def test_options_in_metres_of_depth_scale_with_the_scene():
     assert (twice.assumed_depth, twice.depths, twice.wavelengths) == (8.0, (2.0, 4.0), (3.0, 5.0))
     assert [depth_kind(e) for e in (Parallax(), GivenDepth(), MeRoPE())] == ["fixed", "predicted", "none"]
     assert depth_kind(MeRoPE(min_scene_depth=1.0)) == "fixed"
+
+
+def test_a_code_that_is_cut_off_sees_metres_near_by_only():
+    found = sensitivity(CutOff(end=50.0))
+    assert min(found.depth_scaled.values()) > 0.1
+    assert max(found.depth_scaled_far.values()) < 1e-12
+    assert found.metric < 1e-12
+    assert min(sensitivity(CutOff(end=1e5)).depth_scaled_far.values()) > 0.1
+
+
+def test_what_an_encoding_claims_is_not_read():
+    assert measure(Displacement(claims=None)).claims == measure(Displacement()).claims
 
 
 # (B)

@@ -21,6 +21,9 @@ from merope.encodings.base import CameraEncoding, DepthEncoding, FeatureEncoding
 from merope.encodings.scale import TranslationScale
 from merope.operators import CameraOperator
 
+Blocks = list[tuple[int, Tensor]]
+"""U_ab as the blocks on its diagonal: how often each is repeated, and all of them, [B, H, a, b, M, s, s]."""
+
 DepthKind = Literal["none", "fixed", "predicted"]
 """How an encoding knows of scene depth: not at all, by constants in metres, or by a prediction per token."""
 
@@ -78,6 +81,28 @@ def pair_matrices(
     return torch.cat([torch.cat([pairs, column[..., None]], -1), below], -2)
 
 
+def pair_blocks(
+    encoding: CameraEncoding,
+    view_rays: ViewRays,
+    *,
+    query_views: slice = _ALL,
+    key_views: slice = _ALL,
+    depth_factor: float = 1.0,
+) -> Blocks:
+    """What `pair_matrices` has on its diagonals, by band and without repetition; one block for an additive encoding.
+
+    Bands whose blocks are the same for all heads have one head.
+    """
+    if isinstance(encoding, FeatureEncoding):
+        dense = pair_matrices(
+            encoding, view_rays, query_views=query_views, key_views=key_views, depth_factor=depth_factor
+        )
+        return [(1, dense.unsqueeze(-3))]
+    queries, keys = views_of(view_rays, query_views), views_of(view_rays, key_views)
+    operator = operator_of(encoding, queries, keys, depth_factor=depth_factor)
+    return [(band.copies, operator.band_pairs(band).double()) for band in operator.bands]
+
+
 def added_features(
     encoding: FeatureEncoding, view_rays: ViewRays
 ) -> tuple[Float[Tensor, "batch token chan"], Float[Tensor, "batch token chan"]]:
@@ -124,17 +149,20 @@ def depth_kind(encoding: CameraEncoding) -> DepthKind:
 def with_scene_depth(encoding: CameraEncoding, factor: float) -> CameraEncoding:
     """The encoding for a scene whose depth is multiplied: options in metres of depth go along.
 
-    Those are the numbers among its fields whose name says "depth". One that is given depths keeps its
-    constants: they are no property of the scene.
+    Those are the numbers among its fields whose name says "depth", counts (``num_...``) aside. One that is given
+    depths keeps its constants: they are no property of the scene.
     """
     if not is_dataclass(encoding) or isinstance(encoding, DepthEncoding):
         return encoding
     scaled: dict[str, Any] = {}
     for field in fields(encoding):
+        if "depth" not in field.name or field.name.startswith("num_"):
+            continue
         value = getattr(encoding, field.name)
-        if "depth" in field.name and isinstance(value, float) and value != 0:
+        # A depth of 4 m may be written as 4.
+        if isinstance(value, int | float) and not isinstance(value, bool) and value != 0:
             scaled[field.name] = factor * value
-        elif "depth" in field.name and isinstance(value, tuple):
+        elif isinstance(value, tuple):
             scaled[field.name] = tuple(factor * depth for depth in value)
     return replace(encoding, **scaled) if scaled else encoding
 
