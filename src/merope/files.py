@@ -1,5 +1,6 @@
 """Files that appear whole or not at all: written under a temporary name, then moved into place."""
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,17 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def require_folder(path: str | os.PathLike[str]) -> None:
+    """Make the folder where it is missing: a command stops before its work, not after, where it cannot write.
+
+    Raises:
+        OSError: if something else has that name, or nothing can be written there.
+    """
+    Path(path).mkdir(parents=True, exist_ok=True)
+    if not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 
 def write_text_atomically(path: str | os.PathLike[str], text: str) -> None:

@@ -47,3 +47,13 @@ def test_help_names_what_is_measured(capsys):
     assert stop.value.code == 0
     text = capsys.readouterr().out
     assert "Table 1" in text and "--markdown" in text
+
+
+def test_a_folder_that_cannot_be_is_one_line_before_the_measurements(tmp_path, monkeypatch, capsys):
+    def never(names):
+        raise AssertionError("measured")
+
+    monkeypatch.setattr("merope.evaluation.encodings.claims.claims_table", never)
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    assert run(["diagnose", "claims", "--output", str(tmp_path / "file" / "out")]) == 1
+    assert "not a directory" in capsys.readouterr().err

@@ -36,6 +36,10 @@ def test_json_has_bands_and_files(tmp_path, capsys):
     [
         (["--encoding", "merop"], "Did you mean 'merope'?"),
         (["--offset", "0", "0", "0"], "the two cameras coincide"),
+        (["--encoding"], "--encoding must name at least one"),
+        (["--offset", "nan", "0", "1"], "--offset must lie within 1e+06 m"),
+        (["--offset", "1e300", "0", "1"], "--offset must lie within 1e+06 m"),
+        (["--yaw-deg", "inf"], "--yaw-deg be finite"),
         (["--key-token", "99"], "key_token must lie in 0 ... 14"),
         (["--encoding", "gta", "--query-token", "-1"], "query_token must lie in 0 ... 14"),
     ],

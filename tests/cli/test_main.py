@@ -96,6 +96,7 @@ def test_missing_file_is_named(commands, capsys):
     [
         (PermissionError(13, "Permission denied by NFS", "a.txt"), "a.txt: permission denied by NFS"),
         (IsADirectoryError(21, "Ist ein Verzeichnis", "B"), "B: ist ein Verzeichnis"),
+        (FileExistsError(17, "File exists", "out"), "out: file exists"),
         (FileNotFoundError(2, None, "c"), "c: cannot be opened"),
     ],
 )

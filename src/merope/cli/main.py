@@ -20,6 +20,7 @@ from merope.errors import MeropeError, MissingDependency
 
 PACKAGE_FOLDER = Path(merope.__file__).resolve().parent
 TRACEBACK_VARIABLE = "MEROPE_TRACEBACK"
+_NOT_OPENED = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,7 @@ def is_known(error: BaseException) -> bool:
     """
     if isinstance(error, MeropeError):
         return True
-    if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | NotADirectoryError):
+    if isinstance(error, _NOT_OPENED):
         return True
     if isinstance(error, ModuleNotFoundError):
         return error.name in EXTRA_OF

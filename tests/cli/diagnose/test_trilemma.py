@@ -38,3 +38,13 @@ def test_json_prints_what_the_file_holds(tmp_path, monkeypatch, capsys):
 def test_a_dimension_that_does_not_fit_is_one_line(tmp_path, capsys):
     assert run(["diagnose", "trilemma", "--output", str(tmp_path), "--dims", "4", "6", "8"]) == 1
     assert "multiples of 4" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_is_one_line_before_the_search(tmp_path, monkeypatch, capsys):
+    def never(config):
+        raise AssertionError("searched")
+
+    monkeypatch.setattr("merope.evaluation.encodings.trilemma.run_trilemma", never)
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    assert run(["diagnose", "trilemma", "--output", str(tmp_path / "file")]) == 1
+    assert capsys.readouterr().err == f"merope diagnose trilemma: {tmp_path / 'file'}: file exists\n"

@@ -54,7 +54,7 @@ def attention_mass(
     from merope.encodings.registry import encoding_to_config
     from merope.encodings.scale import ScaleWarning
     from merope.evaluation.encodings.attention_mass import mass_along_drive, plot_attention_mass
-    from merope.files import write_text_atomically
+    from merope.files import require_folder, write_text_atomically
     from merope.generation import load_video_model
 
     if not 0 <= sigma <= 1:
@@ -70,6 +70,7 @@ def attention_mass(
     if fresh:
         codec = load_video_model(street.WEIGHTS / "merope").codec
         models.update({f"{name}, untrained": _fresh(name, codec, seed) for name in fresh})
+    require_folder(output)
     # To leave the reach of a translation scale is what this command is for.
     warnings.filterwarnings("ignore", category=ScaleWarning)
     results: dict[str, DriveMass] = {}

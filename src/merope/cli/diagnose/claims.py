@@ -28,9 +28,14 @@ def claims(
     """
     if not (markdown or json):
         require("matplotlib", purpose="the plot of growth")
+    from merope.encodings.registry import encoding_kind
     from merope.evaluation.encodings.claims import claims_table, plot_growth
-    from merope.files import write_text_atomically
+    from merope.files import require_folder, write_text_atomically
 
+    for name in encoding:
+        encoding_kind(name)
+    if not (markdown or json):
+        require_folder(output)
     table = claims_table(encoding)
     written = jsonlib.dumps(table.to_dict(), indent=1)
     if json:

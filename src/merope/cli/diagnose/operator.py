@@ -1,10 +1,14 @@
 """``merope diagnose operator``: one pair of tokens, drawn (Figures 2 and 3)."""
 
+import math
 from json import dumps
 from pathlib import Path
 from typing import Any
 
 from merope.cli.extras import require
+
+# Metres; farther away a drawing has no digits left for the rays.
+_FARTHEST = 1e6
 
 
 def operator(
@@ -39,6 +43,12 @@ def operator(
     from merope.evaluation.encodings import pictures
     from merope.evaluation.encodings.pair_geometry import pair_geometry, two_cameras
 
+    if not encoding:
+        raise ValueError("--encoding must name at least one; `merope encodings` lists them.")
+    if not all(abs(metres) <= _FARTHEST for metres in offset) or not math.isfinite(yaw_deg):
+        raise ValueError(
+            f"--offset must lie within {_FARTHEST:.0e} m and --yaw-deg be finite; got {offset} and {yaw_deg}."
+        )
     chosen = {name: encoding_kind(name)() for name in encoding}
     view_rays = two_cameras(offset, yaw_deg)
     tokens = {"query_token": query_token, "key_token": key_token}

@@ -38,7 +38,7 @@ def trilemma(
     require("matplotlib", purpose="the plot of the trilemma")
     from merope.evaluation.encodings.trilemma import TrilemmaConfig, run_trilemma
     from merope.evaluation.encodings.trilemma_plot import plot_trilemma
-    from merope.files import write_text_atomically
+    from merope.files import require_folder, write_text_atomically
 
     config = TrilemmaConfig(
         seeds=min(seeds, 2) if quick else seeds,
@@ -46,6 +46,7 @@ def trilemma(
         translation_range=translation_range,
         steps=min(steps, 30) if quick else steps,
     )
+    require_folder(output)
     result = run_trilemma(config)
     written = jsonlib.dumps(result.to_dict(), indent=1)
     write_text_atomically(output / "trilemma.json", written)
