@@ -1,10 +1,12 @@
 """ViewRays: what they accept, what they mend (rounding), what they refuse and how they say it."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
+from merope.cameras import Pinhole, TokenGrid
 from merope.cameras.rays import ViewRays
 from merope.cameras.scenes import GRID, matrices, pinhole_dirs, pinhole_lens, random_drive, turned
 
@@ -124,3 +126,67 @@ def test_validity_is_kept_per_token():
     valid[1, 0, 2] = False
     view = ViewRays.from_poses(some_matrices(), some_dirs(), valid=valid, grid=GRID)
     assert torch.equal(view.valid, valid)
+
+
+# The lens of the rays
+
+
+def seen_by(camera, *, rays_of=None, grid=GRID):
+    """Two clips of three views whose tokens have one camera's rays and carry another."""
+    dirs, _ = TokenGrid(*grid).token_rays(camera if rays_of is None else rays_of)
+    return ViewRays.from_poses(some_matrices(), dirs.expand(2, 3, -1, -1), grid=grid, camera=camera)
+
+
+def frames(*, height=16, width=24, pixel_origin="corner", focal_px=15.0):
+    """A lens for whole frames, its axis off their middle."""
+    shift = 0.0 if pixel_origin == "corner" else 0.5
+    return Pinhole(
+        fx=focal_px,
+        fy=1.1 * focal_px,
+        cx=11.0 - shift,
+        cy=9.0 - shift,
+        width=width,
+        height=height,
+        pixel_origin=pixel_origin,
+    )
+
+
+@pytest.mark.parametrize("pixel_origin", ["corner", "center"])
+def test_the_lens_lies_on_a_raster_of_one_pixel_per_token(pixel_origin):
+    lens = seen_by(frames(pixel_origin=pixel_origin)).lens
+    assert (lens.height, lens.width, lens.pixel_origin) == (*GRID, "corner")
+    # 24 x 16 pixels on 3 x 2 tokens.
+    for name, value in (("fx", 15 / 8), ("fy", 16.5 / 8), ("cx", 11 / 8), ("cy", 9 / 8)):
+        assert getattr(lens, name) == pytest.approx(value, rel=1e-12)
+
+
+def test_another_lens_than_the_tokens_is_refused():
+    with pytest.raises(ValueError, match=r"camera and dirs_cam disagree by up to 0\.\d+ rad"):
+        seen_by(frames(focal_px=16.0), rays_of=frames())
+
+
+def test_rows_and_columns_or_height_and_width_that_are_swapped_are_refused():
+    upright, flat = (Pinhole.from_fov(fov_x_deg=70.0, height=h, width=w) for h, w in ((24, 16), (16, 24)))
+    with pytest.raises(ValueError, match="height and width, or rows and columns, swapped"):
+        seen_by(upright, rays_of=flat)
+    dirs, _ = TokenGrid(2, 3).token_rays(frames())
+    with pytest.raises(ValueError, match="height and width, or rows and columns, swapped"):
+        ViewRays.from_poses(some_matrices(), dirs.expand(2, 3, -1, -1), grid=(3, 2), camera=frames())
+
+
+def test_a_lens_per_view_has_the_views_shape():
+    zoom = torch.tensor([12.0, 15.0, 20.0], dtype=torch.float64)
+    per_view = frames(focal_px=zoom.expand(2, 3))
+    view = ViewRays.from_poses(
+        some_matrices(), TokenGrid(*GRID).token_rays(per_view)[0], grid=GRID, camera=per_view
+    )
+    assert tuple(view.lens.view_shape) == (2, 3)
+    with pytest.raises(ValueError, match=r"have shape \[batch, view\] = \[2, 3\]; got \[3\]"):
+        seen_by(frames(focal_px=zoom))
+
+
+def test_a_lens_built_by_hand_is_for_tokens():
+    view = seen_by(frames())
+    for lens in (frames(), view.lens.with_pixel_origin("center")):
+        with pytest.raises(ValueError, match=r"raster of one pixel per token.*6 pixels"):
+            replace(view, lens=lens)

@@ -9,6 +9,7 @@ from diffusers import WanTransformer3DModel
 from merope.adapters.branch import CameraBranch
 from merope.cameras import CameraModel
 from merope.encodings import MeRoPE, Native, encoding_from_config, encoding_to_config
+from merope.encodings.registry import ENCODINGS
 from merope.recipes.held_out import metres_commands
 from merope.recipes.tiny_street import HELD_OUT_SEED, tiny_street, tiny_street_clips, tiny_street_spec
 from merope.training.system import build_model
@@ -52,6 +53,15 @@ def test_model_is_wan_with_a_branch_in_every_block_that_fits_the_size_budget():
     count = sum(parameter.numel() for parameter in transformer.parameters())
     # Two models in half precision and the estimator ship in 25 MB.
     assert 3e6 < count < 5e6
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_every_encoding_fits_the_preset_by_its_name(name):
+    config = tiny_street(encoding=name)
+    with torch.device("meta"):
+        _, adapter = build_model(config)
+    heads = {branch.num_heads for branch in adapter.branches.values() if isinstance(branch, CameraBranch)}
+    assert heads == ({1} if ENCODINGS[name].facts.placement == "branch" else set())
 
 
 @pytest.mark.parametrize("steps", [1, 200, 4000, 100_000])

@@ -9,6 +9,8 @@ from safetensors.torch import load_file
 from torch import nn
 
 from merope.adapters.branch import CameraBranch
+from merope.encodings import LatitudeUpMap
+from merope.encodings.registry import input_map_to_config
 from merope.errors import CheckpointMismatch
 from merope.generation import load_video_model
 from merope.training.config import OptimizerConfig
@@ -34,6 +36,16 @@ def test_a_model_is_the_real_transformer_with_real_branches():
     assert adapter.blocks == (0, 1)
     assert adapter.is_zero
     assert {parameter.dtype for parameter in transformer.parameters()} == {torch.float32}
+
+
+def test_a_branch_reads_the_map_that_the_config_names_also_after_saving(tmp_path):
+    stored = input_map_to_config(LatitudeUpMap(released_rodrigues=True))
+    _, adapter = saved(tmp_path, input_map=stored)
+    for made in (adapter, load_video_model(tmp_path).adapter):
+        assert made.input_map == LatitudeUpMap(released_rodrigues=True)
+        assert all(branch.from_map.in_features == 3 for branch in made.branches.values())
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["training"]["input_map"] == stored
 
 
 def test_equal_configs_give_equal_weights_and_the_seed_others():
