@@ -1,6 +1,7 @@
 """One camera encoding for another: the same rays, the same attention, another name.
 
 Matrices with metres in them (GTA, UCPE) let logits and features grow with the drive; rotary phases of metres do not.
+The additive encodings (CameraCtrl, ReCamMaster, SCoPE) are not here: they act inside a backbone, through `attach`.
 """
 
 import warnings

@@ -16,6 +16,7 @@ from merope.encodings.latitude_up import LatitudeUpMap
 from merope.encodings.registry import ENCODINGS, default_encoding, encoding_to_config
 from merope.encodings.scale import TranslationScale
 from merope.errors import CheckpointMismatch
+from tests.support.fresh_python import run_python
 from tests.support.wan import attached, inputs, run, stirred, tiny_wan
 
 pytestmark = pytest.mark.filterwarnings("ignore::merope.encodings.scale.ScaleWarning")
@@ -363,3 +364,13 @@ def test_additive_encodings_have_features_and_branches_do_not(name):
     assert isinstance(default_encoding(name, head_dim=64, num_heads=1), FeatureEncoding)
     assert not isinstance(MeRoPE(), FeatureEncoding)
     assert not isinstance(MeRoPE(), DepthEncoding)
+
+
+def test_the_name_of_an_encoding_is_no_encoding():
+    # In a process without the type checks of the test run, which would come first.
+    ran = run_python(
+        "from tests.support.wan import tiny_wan; from merope.adapters import attach; attach(tiny_wan(), encoding='ucpe')"
+    )
+    assert ran.returncode == 1
+    assert "TypeError: encoding must be a camera encoding" in ran.stderr
+    assert "default_encoding" in ran.stderr

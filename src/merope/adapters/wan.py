@@ -313,7 +313,7 @@ def attach(
     1e-5 moves nothing in bfloat16. ``input_map`` is added to what branches read (UCPE's latitude and up map).
 
     Raises:
-        TypeError: if ``transformer`` is not a Wan transformer.
+        TypeError: if ``transformer`` is not a Wan transformer, or ``encoding`` no encoding.
         ValueError: if it carries cameras already, if head sizes, numbers of heads, compression or schedule do
             not fit, if its weights are offloaded one module at a time, or if an encoding of the backbone's own
             attention meets another library's processor there.
@@ -327,6 +327,11 @@ def attach(
         )
     if has_replaced_call(rope):
         raise ValueError("this transformer carries a camera adapter already; detach it first.")
+    if not hasattr(encoding, "facts"):
+        raise TypeError(
+            f"encoding must be a camera encoding, such as merope.MeRoPE(head_dim=128); got {encoding!r}. By name: "
+            "merope.encodings.registry.default_encoding."
+        )
     if compression < 1:
         raise ValueError(f"compression must be at least 1; got {compression}.")
     placement = encoding.facts.placement

@@ -39,7 +39,8 @@ def train(
         steps: Training steps; the default reproduces the shipped weights.
         worlds: Worlds to render, three clips each; the last 16 are kept aside for the held-out loss. By default one
             world for every three steps, from 64 to 1000.
-        output: Folder of the run: state, log.jsonl and the model; default runs/PRESET-ENCODING-STEPS.
+        output: Folder of the run: state, log.jsonl and the model; default runs/PRESET-ENCODING-STEPS, and
+            the number of worlds where it is given.
         clips: Folder of rendered clips, 0.7 MB a world, made if missing; default runs/street-clips-WORLDS.
         workers: Processes that render.
         threads: Threads that train; default all cores.
@@ -98,7 +99,9 @@ def train(
             f"translation scale: {scale['per_metre']:.4g} units per metre, from the clips' motion; their longest baseline: "
             f"{scale['reach']:.4g} m"
         )
-    run = output or Path("runs") / f"{config.name}-{config.steps}"
+    run = output or Path("runs") / "-".join(
+        [config.name, str(config.steps), *([] if worlds is None else [f"{worlds}-worlds"])]
+    )
     trainer = Trainer(run, config, clips=store, codec=codec, device=device)
     count = sum(parameter.numel() for parameter in trainer.parameters.values())
     print(

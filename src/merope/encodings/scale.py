@@ -16,8 +16,6 @@ from merope.operators import Band, CameraOperator
 
 # Metres: a clip that moves less says nothing about the scale of motion.
 _STANDING = 0.01
-# Of the training clips, the share whose longest baseline is within reach.
-_WITHIN_REACH = 0.99
 
 
 class ScaleWarning(UserWarning):
@@ -50,7 +48,7 @@ class TranslationScale:
         A clip's baseline is the root mean square distance between the centres of its views, metres; the
         scale is one over the median of it over the clips that move (by a centimetre at least). The median
         does not follow a few long drives as a maximum would, and the root mean square is what a logit under
-        Eq. 3 grows with. ``reach`` is the longest baseline of all but one clip in a hundred.
+        Eq. 3 grows with. ``reach`` is the longest baseline of all, so that the clips themselves are within it.
 
         Raises:
             ValueError: if no clip moves.
@@ -68,7 +66,7 @@ class TranslationScale:
             )
         return cls(
             per_metre=1 / float(torch.stack(typical).median()),
-            reach=float(torch.quantile(torch.stack(longest), _WITHIN_REACH)),
+            reach=float(torch.stack(longest).max()),
         )
 
 
