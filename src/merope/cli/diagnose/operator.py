@@ -37,7 +37,7 @@ def operator(
         output: Folder for the pictures.
         json: Print one JSON object instead of a table.
     """
-    require("matplotlib", purpose="the pictures")
+    require("matplotlib", purpose="drawing a pair of tokens")
     from merope.encodings.merope import MeRoPE
     from merope.encodings.registry import encoding_kind
     from merope.evaluation.encodings import pictures

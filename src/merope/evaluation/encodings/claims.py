@@ -61,6 +61,7 @@ CONVENTIONS = (
     "directions when the scene's depth grows with it, its direction, and rotation.",
     "(B) is yes where the matrix of all U_ab between four query and four key cameras has rank d at most.",
     "(C) is yes where all singular values of U_ab are one, on random cameras and on the standing scenes.",
+    "A yes has to hold among cameras kilometres apart too ((B): hundreds of metres); the columns are those near by.",
     "Additive encodings count as maps of [q; 1] and [k; 1], their features through fixed random projections; predicted "
     "depths are given as 1.5 m.",
 )
