@@ -10,6 +10,7 @@ from merope.cameras.scenes import random_drive
 from merope.encodings import MeRoPE, Native, URoPE
 from merope.encodings.base import Claims, Facts, offsets_query, required_lens
 from merope.encodings.raynova import RayNova
+from merope.encodings.rayrope import RayRoPE
 from merope.encodings.registry import ENCODINGS
 from merope.encodings.scale import TranslationScale
 from merope.errors import MeropeError
@@ -39,6 +40,7 @@ HONEST = (
     FirstView(),
     Added(),
     GivenDepth(),
+    RayRoPE(num_rays=1),
     # Whole numbers of metres are metres.
     URoPE(depth_min=2, depth_max=20),
     MeRoPE(min_scene_depth=1.0, anchor_frames="transported"),
