@@ -8,7 +8,7 @@ import torch
 
 from merope.cameras import Pinhole, TokenGrid
 from merope.cameras.rays import ViewRays
-from merope.cameras.scenes import GRID, matrices, pinhole_dirs, pinhole_lens, random_drive, turned
+from merope.cameras.scenes import GRID, matrices, pinhole_dirs, pinhole_lens, random_drive, scene, turned
 
 
 def some_matrices(dtype=torch.float64):
@@ -190,3 +190,18 @@ def test_a_lens_built_by_hand_is_for_tokens():
     for lens in (frames(), view.lens.with_pixel_origin("center")):
         with pytest.raises(ValueError, match=r"raster of one pixel per token.*6 pixels"):
             replace(view, lens=lens)
+
+
+@pytest.mark.parametrize("per_view", [False, True])
+def test_tokens_to_which_the_lens_gives_no_ray_are_marked_without_being_told(per_view):
+    seen = scene("fisheye_200deg")
+    lens = (
+        replace(seen.lens, fx=torch.full((2, 3), seen.lens.fx, dtype=torch.float64))
+        if per_view
+        else seen.lens
+    )
+    poses = matrices(seen.R_world_cam, seen.center_world)
+    untold = ViewRays.from_poses(poses, seen.dirs_cam, grid=GRID, camera=lens)
+    assert torch.equal(untold.valid, seen.valid) and not seen.valid.all()
+    told = ViewRays.from_poses(poses, seen.dirs_cam, grid=GRID, camera=lens, valid=seen.valid.roll(1, -1))
+    assert torch.equal(told.valid, seen.valid.roll(1, -1))

@@ -123,6 +123,7 @@ class ViewRays:
         Rotations that carry the rounding of float32 or of a file (up to 1e-4) are brought back to
         orthonormal: attention under them must keep norms.
 
+        ``valid`` says which tokens have a ray; without it all have, or those that ``camera`` gives one.
         ``grid`` is (rows, columns) of each view's tokens in row-major order; without it the tokens lie in
         one row. ``time`` is the native temporal coordinate, [view] or [batch, view]; without it views
         count 0, 1, 2, .... ``camera`` is the lens of the frames that the tokens come from, of any size, and needs a
@@ -186,17 +187,21 @@ class ViewRays:
             raise ValueError(
                 f"time must have shape [{views}] or [{batch}, {views}]; got {list(clock.shape)}."
             )
+        lens = None if camera is None else camera.with_pixel_origin("corner").resize(height=rows, width=cols)
+        if valid is None:
+            has_ray = (
+                torch.ones(tokens, dtype=torch.bool) if lens is None else lens.pixel_rays()[1].flatten(-2)
+            )
+            valid = has_ray.expand(batch, views, tokens)
         return cls(
             R_world_cam=rotations,
             center_world=matrices[..., :3, 3],
             dirs_cam=dirs,
-            valid=torch.ones(dirs.shape[:-1], dtype=torch.bool) if valid is None else valid.cpu(),
+            valid=valid.cpu(),
             time=clock.to("cpu", torch.float64).expand(batch, views),
             row=torch.arange(rows, dtype=torch.float64).repeat_interleave(cols),
             col=torch.arange(cols, dtype=torch.float64).repeat(rows),
-            lens=None
-            if camera is None
-            else camera.with_pixel_origin("corner").resize(height=rows, width=cols),
+            lens=lens,
         )
 
     @property
