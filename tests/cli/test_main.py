@@ -252,3 +252,18 @@ def test_missing_dependency_names_the_extra():
         "pose recovery with COLMAP needs the package 'pycolmap', which is not installed. "
         "Install it with: pip install 'merope[eval]'"
     )
+
+
+def test_a_warning_of_this_library_is_a_line_without_its_place_in_the_source():
+    program = (
+        "import sys, warnings; from merope.cli import main\n"
+        "from merope.encodings.scale import ScaleWarning\n"
+        "def run(arguments):\n"
+        "    warnings.warn('too far', ScaleWarning); warnings.warn('other', UserWarning); return 0\n"
+        "main.run = run; sys.argv = ['merope']; main.main()"
+    )
+    ran = run_python(program)
+    assert ran.returncode == 0
+    assert "\nmerope: too far\n" in ran.stderr
+    assert "UserWarning: other" in ran.stderr
+    assert "ScaleWarning" not in ran.stderr

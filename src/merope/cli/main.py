@@ -8,11 +8,12 @@ import importlib
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import merope
 from merope.cli.extras import EXTRA_OF
@@ -226,8 +227,24 @@ def plain_message(error: BaseException) -> str:
     return str(error)
 
 
+def _plain_warnings() -> None:
+    """Print this library's own warnings as a line of text; those of others keep their place in the source."""
+    usual = warnings.showwarning
+
+    def show(
+        message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None
+    ) -> None:
+        if category.__module__.split(".")[0] == "merope":
+            print(f"\nmerope: {message}", file=sys.stderr)
+        else:
+            usual(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = show
+
+
 def main() -> None:
     """Console entry point."""
+    _plain_warnings()
     try:
         code = run(sys.argv[1:])
         sys.stdout.flush()
