@@ -116,6 +116,8 @@ class Sensitivity:
     """Between the two of `DIRECTIONS` that differ least, at one distance."""
     turned: float
     """When the key camera turns by 10 degrees, about the axis that changes least."""
+    turned_about: Mapping[str, float]
+    """The same by axis of the query camera: right, down, ahead."""
 
     @property
     def metric(self) -> float:
@@ -250,14 +252,15 @@ def sensitivity(encoding: CameraEncoding) -> Sensitivity:
         _rms_logit([(copies, u[k + 1 :] - u[k]) for copies, u in before], encoding.head_dim).amin()
         for k in range(len(DIRECTIONS) - 1)
     ]
-    turns = [change(_apart(_OFFSET, key_turn=math.radians(10) * axis)).amin() for axis in torch.eye(3)]
+    turns = [float(change(_apart(_OFFSET, key_turn=math.radians(10) * axis)).amin()) for axis in torch.eye(3)]
     return Sensitivity(
         depth=depth_kind(encoding),
         depth_kept=dict(zip(DIRECTIONS, kept.tolist(), strict=True)),
         depth_scaled=dict(zip(DIRECTIONS, joint.tolist(), strict=True)),
         depth_scaled_far=dict(zip(DIRECTIONS, far.tolist(), strict=True)),
         apart=float(min(apart)),
-        turned=float(min(turns)),
+        turned=min(turns),
+        turned_about=dict(zip(("right", "down", "ahead"), turns, strict=True)),
     )
 
 

@@ -29,7 +29,7 @@ STARTS = (1.0, 100.0)
 """Metres between the cameras at a start. Near by, a code may also see where points of the scene go; far away
 that has settled, and only what is metric still moves."""
 
-AXES = {"right": (1.0, 0.0, 0.0), "ahead": (0.0, 0.0, 1.0)}
+AXES = {"ahead": (0.0, 0.0, 1.0), "right": (1.0, 0.0, 0.0), "down": (0.0, 1.0, 0.0)}
 """Axes of the query camera along which the key camera moves."""
 
 _BACK, _FALLEN = 0.95, 0.5

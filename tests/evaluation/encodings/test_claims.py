@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -22,6 +22,7 @@ from merope.evaluation.encodings.claims import (
     encoding_names,
     plot_growth,
 )
+from tests.encodings.planted import Displacement
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +135,40 @@ def test_reasons_are_read_off_the_numbers(name, notes, measured, table):
 def test_a_projecting_encoding_loses_translation_to_depth(measured, table):
     row = replace(table.rows[0], name="urope", measured=measured["urope"], paper=None)
     assert row.notes == ("translation vanishes when the scene's depth grows with it",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heights(Displacement):
+    """The vertical part of a displacement alone."""
+
+    turns: bool = True
+
+    @property
+    def head_dim(self):
+        return super().head_dim - (0 if self.turns else 3)
+
+    def coordinates(self, offsets):
+        return offsets * torch.tensor([0.0, 1.0, 0.0], dtype=torch.float64)
+
+    def bands(self, queries, keys):
+        turn, moved = super().bands(queries, keys)
+        return (turn, moved) if self.turns else (moved,)
+
+
+@pytest.mark.parametrize(
+    ("turns", "notes"), [(True, ()), (False, ("no rotation",))], ids=["with rotation", "without"]
+)
+def test_an_encoding_that_sees_one_axis_is_not_blind(turns, notes, monkeypatch):
+    monkeypatch.setattr(
+        "merope.evaluation.encodings.claims.encoding_kind", lambda name: lambda: Heights(turns=turns)
+    )
+    table = claims_table(("heights",))
+    (row,) = table.rows
+    assert row.notes == ("sees no translation right, left, ahead, behind", *notes)
+    assert row.axis == "down"
+    # Waves of 3 and 5 metres meet after 15.
+    assert row.reach.unambiguous == pytest.approx(15, abs=0.2)
+    assert "m down" in table.to_text() and "blind" not in table.to_markdown()
 
 
 def test_json_has_every_number_and_no_other_thing(table):

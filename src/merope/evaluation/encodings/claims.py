@@ -6,7 +6,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from merope.encodings.base import Claims, Facts
+from merope.encodings.base import CameraEncoding, Claims, Facts
 from merope.encodings.measures import (
     BASELINES,
     BOUNDED,
@@ -16,10 +16,11 @@ from merope.encodings.measures import (
     UNCHANGED,
     Growth,
     Measured,
+    Sensitivity,
     measure,
 )
 from merope.encodings.registry import ENCODINGS, encoding_kind
-from merope.encodings.unambiguous import TranslationRange, translation_range
+from merope.encodings.unambiguous import AXES, TranslationRange, translation_range
 from merope.evaluation.plots import COLORS, new_figure
 from merope.files import atomic_path
 
@@ -80,11 +81,14 @@ class Row:
     """What the encoding's own class claims."""
     measured: Measured
     reach: TranslationRange
+    """Along ``axis``."""
+    axis: str = "ahead"
+    """The first of `AXES` along which the encoding sees translation; the first one if it sees none."""
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Why (A) is a no, and what else the yes and no do not say."""
-        depends, sees, reach = self.measured.dependence, self.measured.sensitivity, self.reach
+        depends = self.measured.dependence
         found = []
         size = max(1.0, depends.largest_entry)
         if depends.clip_moved / size > UNCHANGED:
@@ -93,17 +97,9 @@ class Row:
             found.append("depends on where the clip's first view is")
         if depends.depth_doubled / size > UNCHANGED:
             found.append("depends on predicted depths")
-        blind = min(sees.depth_scaled.values()) <= SEEN
-        if blind and min(sees.depth_kept.values()) > SEEN:
-            found.append("translation vanishes when the scene's depth grows with it")
-        elif blind:
-            found.append("no translation" if sees.turned > SEEN else "no pose")
-        elif sees.apart <= SEEN:
-            found.append("no direction of translation")
-        if not blind and sees.turned <= SEEN:
-            found.append("no rotation")
-        if reach.saturated is not None:
-            found.append(f"tells no distances apart beyond {reach.saturated:.0f} m")
+        found += _unseen(self.measured.sensitivity)
+        if self.reach.saturated is not None:
+            found.append(f"tells no distances apart beyond {self.reach.saturated:.0f} m")
         if self.paper is not None and self.paper != self.measured.claims:
             found.append(f"the paper has {_letters(self.paper)}")
         return (*found, *NOTES.get(self.name, ()))
@@ -219,14 +215,52 @@ def plot_growth(path: str | Path, table: ClaimsTable) -> None:
 
 def _row(name: str) -> Row:
     encoding = encoding_kind(name)()
+    axis, reach = _first_seen(encoding)
     return Row(
         name=name,
         facts=encoding.facts,
         paper=PAPER_TABLE_1.get(name),
         stated=encoding.claims,
         measured=measure(encoding),
-        reach=translation_range(encoding),
+        reach=reach,
+        axis=axis,
     )
+
+
+def _first_seen(encoding: CameraEncoding) -> tuple[str, TranslationRange]:
+    """An axis along which the encoding sees translation, if there is one, and how far."""
+    ranges = {}
+    for axis in AXES:
+        ranges[axis] = translation_range(encoding, axis=axis)
+        if ranges[axis].sees:
+            return axis, ranges[axis]
+    return next(iter(ranges.items()))
+
+
+def _unseen(sees: Sensitivity) -> list[str]:
+    """What of the relative pose changes no logit."""
+    found = []
+    gone = [way for way, change in sees.depth_kept.items() if change <= SEEN]
+    lost = [way for way, change in sees.depth_scaled.items() if change <= SEEN and way not in gone]
+    still = [axis for axis, change in sees.turned_about.items() if change <= SEEN]
+    no_translation = len(gone) == len(sees.depth_kept)
+    no_rotation = len(still) == len(sees.turned_about)
+    if no_translation and no_rotation:
+        return ["no pose"]
+    if no_translation:
+        found.append("no translation")
+    elif gone:
+        found.append(f"sees no translation {', '.join(gone)}")
+    if lost:
+        ways = "" if len(lost) == len(sees.depth_scaled) else f" {', '.join(lost)}"
+        found.append(f"translation{ways} vanishes when the scene's depth grows with it")
+    if not gone and not lost and sees.apart <= SEEN:
+        found.append("no direction of translation")
+    if no_rotation:
+        found.append("no rotation")
+    elif still:
+        found.append(f"sees no rotation about {', '.join(still)}")
+    return found
 
 
 def _row_to_dict(row: Row) -> dict[str, Any]:
@@ -245,7 +279,7 @@ def _row_to_dict(row: Row) -> dict[str, Any]:
         "norm_deviation": asdict(measured.norm),
         "growth": asdict(measured.growth)
         | {"logit_slope": measured.growth.logit_slope, "norm_slope": measured.growth.norm_slope},
-        "translation_range_m": asdict(row.reach),
+        "translation_range_m": asdict(row.reach) | {"axis": row.axis},
     }
 
 
@@ -263,7 +297,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         _number(measured.factorisation, FACTORS),
         _number(measured.norm.largest, KEEPS_NORMS),
         _logits(measured.growth),
-        _range(row.reach),
+        _range(row.reach, row.axis),
         "; ".join(row.notes),
     )  # fmt: skip
 
@@ -274,7 +308,8 @@ def _legend() -> list[str]:
         "clip in the world, or predicted depths double. metres: least change of logits, in their own standard deviations, "
         "when 2.1 m become up to 1.83 times as many and the scene's depth with them. rank: sigma_{d+1} / sigma_1. norms: "
         "largest departure of |U x| / |x| from one. logits: the largest at a baseline of 10 km. comes back: metres at "
-        f"which the translation code is what it was (kappa >= 0.95). 0 is below {UNCHANGED:.0e}.",
+        "which the translation code is what it was (kappa >= 0.95), ahead, or else right or down where that is the first "
+        f"that is seen. 0 is below {UNCHANGED:.0e}.",
         *CONVENTIONS,
     ]
 
@@ -297,9 +332,11 @@ def _logits(growth: Growth) -> str:
     return f"{growth.logits[-1]:,.0f}, as b^{growth.logit_slope:.2f}"
 
 
-def _range(reach: TranslationRange) -> str:
+def _range(reach: TranslationRange, axis: str) -> str:
     if not reach.sees:
         return "blind"
+    along = "" if axis == "ahead" else f" {axis}"
     if reach.unambiguous is not None:
-        return f"{reach.unambiguous:.3g} m"
-    return "never" if reach.followed >= BASELINES[-1] else f"not within {reach.followed:.0f} m"
+        return f"{reach.unambiguous:.3g} m{along}"
+    never = "never" if reach.followed >= BASELINES[-1] else f"not within {reach.followed:.0f} m"
+    return never + along
