@@ -1,9 +1,11 @@
 """`merope diagnose claims`: what it prints, what it writes, and how it ends."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+from merope.cli.diagnose.claims import _folder
 from merope.cli.main import run
 
 
@@ -20,6 +22,24 @@ def test_the_table_is_printed_and_written(tmp_path, capsys):
         "viewrope",
         "gta",
     ]
+
+
+def test_some_encodings_have_a_folder_of_their_own_and_each_is_measured_once(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'merope[plot]'")
+    monkeypatch.chdir(tmp_path)
+    assert run(["diagnose", "claims", "--encoding", "none", "native", "none"]) == 0
+    capsys.readouterr()
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["claims-none-native"]
+    written = json.loads((tmp_path / "out" / "claims-none-native" / "claims.json").read_text())
+    assert [row["name"] for row in written["encodings"]] == ["none", "native"]
+
+
+@pytest.mark.parametrize(
+    ("names", "folder"),
+    [((), "claims"), (("gta", "ucpe"), "claims-gta-ucpe"), (tuple("abcde"), "claims-a-b-c-and-2-more")],
+)
+def test_the_default_folder_names_a_few_encodings_and_counts_the_others(names, folder):
+    assert _folder(names) == Path("out") / folder
 
 
 @pytest.mark.parametrize("flag", ["--markdown", "--json"])

@@ -5,11 +5,14 @@ from pathlib import Path
 
 from merope.cli.extras import require
 
+# Beyond it the default folder counts encodings instead of naming them.
+_MOST_NAMES = 3
+
 
 def claims(
     *,
     encoding: tuple[str, ...] = (),
-    output: Path = Path("out/claims"),
+    output: Path | None = None,
     markdown: bool = False,
     json: bool = False,
 ) -> None:
@@ -22,21 +25,27 @@ def claims(
 
     Args:
         encoding: Names of encodings, as `merope encodings` lists them; all of them without.
-        output: Folder for the numbers and the plot.
+        output: Folder for the numbers and the plot; by default out/claims, or out/claims-NAMES when encodings are named.
         markdown: Print the table as Markdown and write nothing.
         json: Print one JSON object and write nothing.
     """
     if not (markdown or json):
         require("matplotlib", purpose="the plot of growth")
+    from tqdm import tqdm
+
     from merope.encodings.registry import encoding_kind
-    from merope.evaluation.encodings.claims import claims_table, plot_growth
+    from merope.evaluation.encodings.claims import claims_table, encoding_names, plot_growth
     from merope.files import require_folder, write_text_atomically
 
-    for name in encoding:
+    names = tuple(dict.fromkeys(encoding))
+    for name in names:
         encoding_kind(name)
+    if output is None:
+        output = _folder(names)
     if not (markdown or json):
         require_folder(output)
-    table = claims_table(encoding)
+    # The bar is on stderr, where it leaves the table alone.
+    table = claims_table(tqdm(names or encoding_names(), desc="encodings", unit="encoding", disable=None))
     written = jsonlib.dumps(table.to_dict(), indent=1)
     if json:
         print(written)
@@ -48,3 +57,12 @@ def claims(
         plot_growth(output / "growth.png", table)
         print(table.to_text())
         print(f"\nwritten to {output}: claims.json, claims.md, growth.png")
+
+
+def _folder(names: tuple[str, ...]) -> Path:
+    """A table of some encodings does not take the place of the whole one."""
+    if not names:
+        return Path("out/claims")
+    if len(names) > _MOST_NAMES:
+        names = (*names[:_MOST_NAMES], f"and-{len(names) - _MOST_NAMES}-more")
+    return Path("out") / "-".join(("claims", *names))

@@ -1,6 +1,6 @@
 """Table 1 as a measurement: yes and no for every encoding, with the number behind each, beside the paper's entry."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from textwrap import fill
@@ -163,7 +163,7 @@ class ClaimsTable:
         return "\n".join([*table, "", *words])
 
 
-def claims_table(names: Sequence[str] = ()) -> ClaimsTable:
+def claims_table(names: Iterable[str] = ()) -> ClaimsTable:
     """Measure encodings of the registry at their defaults; all of them if none is named.
 
     Raises:
