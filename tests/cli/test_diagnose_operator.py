@@ -31,6 +31,20 @@ def test_json_has_bands_and_files(tmp_path, capsys):
     assert found["gta"]["norm_ratio_max"] > 2
 
 
+def test_of_added_features_no_norm_ratio_is_shown(tmp_path, capsys):
+    assert run(["diagnose", "operator", "--encoding", "cameractrl", "--output", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "cameractrl: 6 features of the camera are added to q and k" in printed
+    assert "norm ratios" not in printed
+
+
+def test_cameras_on_one_spot_have_a_matrix_where_no_geometry_is_drawn(tmp_path, capsys):
+    spot = ["--offset", "0", "0", "0", "--output", str(tmp_path)]
+    assert run(["diagnose", "operator", "--encoding", "ucpe", *spot]) == 0
+    assert "ucpe: norm ratios" in capsys.readouterr().out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["operator-ucpe.png", "ray-frames.png"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

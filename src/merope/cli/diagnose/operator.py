@@ -38,10 +38,11 @@ def operator(
         json: Print one JSON object instead of a table.
     """
     require("matplotlib", purpose="drawing a pair of tokens")
+    from merope.encodings.base import FeatureEncoding
     from merope.encodings.merope import MeRoPE
     from merope.encodings.registry import encoding_kind
     from merope.evaluation.encodings import pictures
-    from merope.evaluation.encodings.pair_geometry import pair_geometry, two_cameras
+    from merope.evaluation.encodings.pair_geometry import pair_geometry, require_tokens, two_cameras
 
     if not encoding:
         raise ValueError("--encoding must name at least one; `merope encodings` lists them.")
@@ -52,14 +53,17 @@ def operator(
     chosen = {name: encoding_kind(name)() for name in encoding}
     view_rays = two_cameras(offset, yaw_deg)
     tokens = {"query_token": query_token, "key_token": key_token}
-    # Before anything is written: it also refuses tokens that are not there.
-    geometry = pair_geometry(view_rays, **tokens, fractions=MeRoPE().fractions)
+    # Before anything is written; cameras on one spot have matrices all the same.
+    require_tokens(view_rays, **tokens)
+    geometry = (
+        pair_geometry(view_rays, **tokens, fractions=MeRoPE().fractions) if "merope" in chosen else None
+    )
     found: dict[str, Any] = {}
     for name, made in chosen.items():
         found[name] = pictures.described(made, view_rays, **tokens)
         pictures.plot_matrix(output / f"operator-{name}.png", name, made, view_rays, **tokens)
         found[name]["pictures"] = [f"operator-{name}.png"]
-        if name == "merope":
+        if name == "merope" and geometry is not None:
             pictures.plot_geometry(output / "geometry.png", geometry)
             found[name]["pictures"].append("geometry.png")
         if name == "ucpe":
@@ -69,7 +73,14 @@ def operator(
         print(dumps(found, indent=2))
         return
     for name, entry in found.items():
-        print(f"{name}: norm ratios {entry['norm_ratio_min']:.4g} to {entry['norm_ratio_max']:.4g}")
+        if isinstance(chosen[name], FeatureEncoding):
+            # The matrix alone says nothing of norms: what is added changes them.
+            print(
+                f"{name}: {chosen[name].num_features} features of the camera are added to q and k, beside the matrix; "
+                "its norm ratio is not shown here, see `merope diagnose claims`"
+            )
+        else:
+            print(f"{name}: norm ratios {entry['norm_ratio_min']:.4g} to {entry['norm_ratio_max']:.4g}")
         for band in entry["bands"]:
             repeats = f" x {band['copies']}" if band["copies"] > 1 else ""
             per = ", per query camera" if band["grouped"] else ""

@@ -84,16 +84,14 @@ def pair_geometry(
     Raises:
         ValueError: if a token is not of its view, or the two cameras coincide.
     """
-    for name, token in (("query_token", query_token), ("key_token", key_token)):
-        if not 0 <= token < view_rays.tokens_per_view:
-            raise ValueError(
-                f"{name} must lie in 0 ... {view_rays.tokens_per_view - 1}, row by row; got {token}."
-            )
+    require_tokens(view_rays, query_token, key_token)
     rotations, centers = view_rays.R_world_cam[0], view_rays.center_world[0]
     R_query_world = rotations[0].mT
     offset_query = R_query_world @ (centers[1] - centers[0])
     if not offset_query.norm() > 0:
-        raise ValueError("the two cameras coincide: there is no epipole to draw. Move one of them.")
+        raise ValueError(
+            "the two cameras coincide: MeRoPE's geometry has no epipole to draw. Move one of them."
+        )
     R_query_key = R_query_world @ rotations[1]
     dir_query, dir_key = view_rays.dirs_cam[0, 0, query_token], view_rays.dirs_cam[0, 1, key_token]
     dir_key_query = R_query_key @ dir_key
@@ -110,6 +108,15 @@ def pair_geometry(
         anchor_frames=minrot(anchors),
         anchor_depths=_depths(anchors, dir_key_query, offset_query),
     )
+
+
+def require_tokens(view_rays: ViewRays, query_token: int, key_token: int) -> None:
+    """Raise ValueError unless both are tokens of a view, counted row by row from 0."""
+    for name, token in (("query_token", query_token), ("key_token", key_token)):
+        if not 0 <= token < view_rays.tokens_per_view:
+            raise ValueError(
+                f"{name} must lie in 0 ... {view_rays.tokens_per_view - 1}, row by row; got {token}."
+            )
 
 
 def _depths(anchors: Tensor, dir_key_query: Tensor, offset_query: Tensor) -> Tensor:
