@@ -59,10 +59,22 @@ def test_by_default_the_shipped_models_stand_beside_fresh_ones(tmp_path, capsys,
         (("--weights", "nowhere"), "no model here"),
         (("--encoding", "nobody"), "unknown encoding"),
         (("--sigma", "1.5"), "--sigma must lie"),
-        (("--encoding", "none"), "no attention meets cameras"),
+        (("--encoding", "none"), "none has no camera attention to look at"),
     ],
 )
 def test_a_wrong_wish_is_one_line(tmp_path, capsys, options, message):
     assert mass(tmp_path, *options) == 1
     error = capsys.readouterr().err
     assert message in error and "Traceback" not in error
+
+
+@pytest.mark.parametrize(("last", "message"), [("none", "use native"), ("nobody", "unknown encoding")])
+def test_every_name_is_looked_at_before_anything_is_computed(tmp_path, capsys, monkeypatch, last, message):
+    def never(*arguments, **options):
+        raise AssertionError("computed")
+
+    monkeypatch.setattr("merope.generation.load_video_model", never)
+    monkeypatch.setattr("merope.cli.diagnose.attention_mass._fresh", never)
+    assert mass(tmp_path / "out", "--encoding", "gta", last) == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

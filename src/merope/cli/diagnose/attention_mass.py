@@ -51,7 +51,7 @@ def attention_mass(
     from tqdm import tqdm
 
     from merope.cli import street
-    from merope.encodings.registry import encoding_to_config
+    from merope.encodings.registry import encoding_kind, encoding_to_config
     from merope.encodings.scale import ScaleWarning
     from merope.evaluation.encodings.attention_mass import mass_along_drive, plot_attention_mass
     from merope.files import require_folder, write_text_atomically
@@ -61,8 +61,13 @@ def attention_mass(
         raise ValueError(f"--sigma must lie in [0, 1]; got {sigma}.")
     if clips < 1 or not steps:
         raise ValueError("--clips must be at least 1, and --steps must name at least one length in metres.")
+    for name in encoding:
+        if encoding_kind(name)().facts.placement == "none":
+            raise ValueError(
+                f"{name} has no camera attention to look at; for one that sees no cameras use native."
+            )
     chosen = dict.fromkeys(weights)
-    fresh = encoding
+    fresh = tuple(dict.fromkeys(encoding))
     if not weights and not encoding:
         chosen = dict.fromkeys([street.WEIGHTS / "merope", street.WEIGHTS / "native"])
         fresh = _FRESH
