@@ -6,7 +6,16 @@ import pytest
 import torch
 
 from merope.cameras.scenes import random_drive
-from merope.encodings import HeadLayout, MeRoPE, Native, encoding_from_config, encoding_to_config
+from merope.encodings import (
+    CarvedMeRoPE,
+    HeadLayout,
+    MeRoPE,
+    Native,
+    ReRoPE,
+    ViewRope,
+    encoding_from_config,
+    encoding_to_config,
+)
 
 ENCODINGS = (
     MeRoPE(),
@@ -37,6 +46,20 @@ def test_what_the_paper_leaves_open_is_stored_resolved():
     assert stored["layout"] == {"disp": 36, "rot": 36, "trans": 24, "native": [16, 8, 8]}
     assert stored["native_base"] == 10_000.0
     assert stored["fractions"] == [0.0, 0.05, 0.15, 0.4, 0.7, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("default", "same"),
+    [
+        (MeRoPE(), MeRoPE(layout=HeadLayout.for_head_dim(128))),
+        (ViewRope(), ViewRope(native_widths=(16, 8, 8))),
+        (ReRoPE(), ReRoPE(pairs=12)),
+        (CarvedMeRoPE(), CarvedMeRoPE(layout=CarvedMeRoPE().resolved_layout)),
+    ],
+)
+def test_a_default_is_stored_as_what_it_stands_for(default, same):
+    assert encoding_to_config(default) == encoding_to_config(same)
+    assert encoding_from_config(encoding_to_config(default)) == same
 
 
 def test_stored_values_do_not_depend_on_the_order_of_a_set():

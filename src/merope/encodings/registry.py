@@ -55,7 +55,7 @@ def default_encoding(
     """
     kind = _known(ENCODINGS, name, "encoding")
     given = {"head_dim": head_dim, "num_heads": num_heads, "scale": scale}
-    fields = {field.name for field in dataclasses.fields(kind)}
+    fields = _fields(kind)
     return kind(**{key: value for key, value in given.items() if key in fields and value is not None})
 
 
@@ -69,7 +69,7 @@ def encoding_kind(name: str) -> Any:
 
 
 def encoding_to_config(encoding: CameraEncoding) -> dict[str, Any]:
-    """Name and options of an encoding as JSON values; layouts are stored resolved."""
+    """Name and options of an encoding as JSON values, with what its defaults stand for in place of None."""
     return _to_config(ENCODINGS, encoding, "encoding")
 
 
@@ -99,9 +99,9 @@ def input_map_from_config(config: dict[str, Any]) -> Any:
 def _to_config(kinds: dict[str, Any], made: Any, what: str) -> dict[str, Any]:
     for name, kind in kinds.items():
         if type(made) is kind:
-            options = dataclasses.asdict(made)
-            if "layout" in options:
-                options["layout"] = dataclasses.asdict(made.resolved_layout)
+            options = {
+                field: getattr(made, f"resolved_{field}", getattr(made, field)) for field in _fields(kind)
+            }
             return {"name": name, **_plain(options)}
     raise TypeError(f"{type(made).__name__} is not a registered {what}; known are {sorted(kinds)}.")
 
@@ -138,7 +138,13 @@ def _typed(hint: Any, value: Any, what: str) -> Any:
     return value
 
 
+def _fields(kind: Any) -> list[str]:
+    return [field.name for field in dataclasses.fields(kind)]
+
+
 def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _plain(dataclasses.asdict(value))
     if isinstance(value, dict):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, frozenset):
