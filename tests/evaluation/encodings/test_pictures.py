@@ -92,6 +92,31 @@ def test_the_key_camera_is_drawn_where_it_is(view_rays):
     np.testing.assert_allclose(displacement.get_xydata(), [[0, 0], [1.6, 2.4]], atol=1e-12)
 
 
+def test_everything_drawn_of_a_pair_is_in_the_legend_and_rays_are_no_frames(view_rays):
+    figure = draw_geometry(pair_geometry(view_rays, 1, 7, MeRoPE().fractions))
+    space, above = figure.axes
+    (legend,) = figure.legends
+    named = {(line.get_color(), line.get_linestyle(), line.get_marker()) for line in legend.get_lines()}
+    drawn = {(line.get_color(), line.get_linestyle(), line.get_marker()) for line in above.lines}
+    # The two cameras have their names beside them.
+    drawn = {
+        (color, "None" if mark != "None" else ls, mark) for color, ls, mark in drawn if color != "#111111"
+    }
+    assert drawn == named
+    colors = {line.get_label(): line.get_color() for line in above.lines}
+    assert len({colors["query ray"], colors["key ray"], colors["ray frames A"]}) == 3
+    assert space.zaxis.label.get_rotation() == 90
+
+
+def test_numbers_of_anchors_do_not_lie_on_each_other(view_rays):
+    figure = draw_geometry(pair_geometry(view_rays, 1, 7, MeRoPE().fractions))
+    figure.canvas.draw()
+    for axes in figure.axes:
+        boxes = [text.get_window_extent() for text in axes.texts]
+        for k, box in enumerate(boxes):
+            assert not any(box.overlaps(other) for other in boxes[k + 1 :])
+
+
 def test_ray_frames_have_three_panels_of_three_constructions():
     figure = draw_ray_frames()
     assert len(figure.axes) == 3

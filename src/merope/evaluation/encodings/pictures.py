@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # The paper's colours: ray frames blue, displacement green, disparity purple.
-_FRAME, _DISPLACEMENT, _DISPARITY, _RAY = "#0072B2", "#009E73", "#8E44AD", "#444444"
+_FRAME, _DISPLACEMENT, _DISPARITY = "#0072B2", "#009E73", "#8E44AD"
+_QUERY_RAY, _KEY_RAY = "#D55E00", "#444444"
 # Metres: radius of the sphere of directions, length of drawn axes, how far rays are followed in space and from above.
 _SPHERE, _AXIS = 1.0, 0.3
 _IN_SPACE, _FROM_ABOVE = 2.2, 4.6
-# Radians between neighbouring anchors from which on each has room for its number.
-_ROOM = 0.15
+# Metres on the sphere between neighbouring anchors from which on each has room for its number.
+_ROOM = 0.2
 
 
 def described(
@@ -131,7 +132,10 @@ def draw_geometry(geometry: PairGeometry) -> "Figure":
     above.set_ylabel("ahead of the query camera (m)")
     space.set_xlabel("right (m)")
     space.set_ylabel("ahead (m)")
-    space.set_zlabel("up (m)")
+    # Reads upwards, and keeps clear of the numbers.
+    space.zaxis.set_rotate_label(False)
+    space.set_zlabel("up (m)", rotation=90, labelpad=18)
+    space.tick_params(axis="z", pad=8)
     space.set_title("sphere of directions drawn with a radius of 1 m", fontsize=10)
     above.set_title("from above: every anchor looks at one point of the key ray", fontsize=10)
     handles, labels = above.get_legend_handles_labels()
@@ -146,8 +150,8 @@ def _draw_pair(axes: Any, place: Any, geometry: PairGeometry, followed: float) -
     for where, frame in ((origin, eye), (center, geometry.R_query_key)):
         _triad(axes, place, where, frame, "#999999", 1.6 * _AXIS)
     _line(axes, place, [origin, center], color=_DISPLACEMENT, lw=2.6, label="displacement Δo, metres")
-    _line(axes, place, [origin, followed * geometry.dir_query], color=_FRAME, lw=1.2, label="query ray")
-    _line(axes, place, [center, center + followed * far], color=_RAY, lw=1.2, label="key ray")
+    _line(axes, place, [origin, followed * geometry.dir_query], color=_QUERY_RAY, lw=1.2, label="query ray")
+    _line(axes, place, [center, center + followed * far], color=_KEY_RAY, lw=1.2, label="key ray")
     _triad(axes, place, _SPHERE * geometry.dir_query, geometry.frame_query, _FRAME, _AXIS)
     _triad(axes, place, center + _SPHERE * far, geometry.frame_key_query, _FRAME, _AXIS, label="ray frames A")
     arc = _arc(geometry)
@@ -174,13 +178,21 @@ def _draw_pair(axes: Any, place: Any, geometry: PairGeometry, followed: float) -
         if (fraction - labelled) * geometry.arc > _ROOM:
             labelled = fraction
             words = {0.0: "far, ρ = 0", 1.0: "epipole, ρ = 1"}.get(fraction, f"{fraction:g}")
-            # Beside the displacement, which ends the arc.
-            beside, side = (at + 0.12 * frame[:, 0], "left") if fraction == 1.0 else (0.86 * at, "center")
+            # The ends outside the arc, the numbers between them inside.
+            beside, side = {0.0: (1.14 * at, "right"), 1.0: (at + 0.12 * frame[:, 0], "left")}.get(
+                fraction, (0.86 * at, "center")
+            )
             axes.text(*place(beside), words, color=_DISPARITY, fontsize=8, ha=side, va="top")
         if depth < followed:
             point = center + depth * far
             _line(axes, place, [at, point], color=_DISPARITY, lw=0.8, ls=":")
             _dot(axes, place, point, _DISPARITY, "x")
+    # Named in the legend once, and whether or not one of them lies in the picture.
+    nowhere: dict[str, Any] = {"color": _DISPARITY, "lw": 0.8}
+    axes.plot([], [], ls="none", marker="o", ms=5, label="anchors, with ρ", **nowhere)
+    axes.plot([], [], ls=":", label="line of sight of an anchor", **nowhere)
+    axes.plot([], [], ls="none", marker="x", ms=5, label="point of the key ray that it meets", **nowhere)
+    axes.plot([], [], color="#999999", lw=1.8, label="camera frames")
     for where, name in ((origin, "query camera i"), (center, "key camera j")):
         _dot(axes, place, where, "#111111", "o")
         beside = where + torch.tensor([0.12, 0.15, -0.12], dtype=torch.float64)
