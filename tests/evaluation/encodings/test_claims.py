@@ -20,7 +20,6 @@ from merope.evaluation.encodings.claims import (
     PAPER_TABLE_1,
     claims_table,
     encoding_names,
-    plot_growth,
 )
 from tests.encodings.planted import Displacement
 
@@ -199,13 +198,6 @@ def test_text_has_a_line_per_encoding_and_fits_a_terminal(table):
     starts = [line.split()[0] for line in lines[:5]]
     assert starts == ["encoding", "merope", "rayrope", "gta", "native"]
     assert lines[1].split()[1:7] == ["Y", "N", "Y", "Y", "N", "Y"]
-
-
-def test_growth_is_drawn(table, tmp_path):
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'merope[plot]'")
-    plot_growth(tmp_path / "new" / "growth.svg", table)
-    text = (tmp_path / "new" / "growth.svg").read_text()
-    assert "<svg" in text
 
 
 def test_the_paper_s_rows_come_first_and_all_encodings_follow():

@@ -34,7 +34,8 @@ def claims(
     from tqdm import tqdm
 
     from merope.encodings.registry import encoding_kind
-    from merope.evaluation.encodings.claims import claims_table, encoding_names, plot_growth
+    from merope.evaluation.encodings.claims import claims_table, encoding_names
+    from merope.evaluation.encodings.growth_plot import plot_growth
     from merope.files import require_folder, write_text_atomically
 
     names = tuple(dict.fromkeys(encoding))

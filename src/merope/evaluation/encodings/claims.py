@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from textwrap import fill
 from typing import Any
 
@@ -21,8 +20,6 @@ from merope.encodings.measures import (
 )
 from merope.encodings.registry import ENCODINGS, encoding_kind
 from merope.encodings.unambiguous import AXES, TranslationRange, translation_range
-from merope.evaluation.plots import COLORS, new_figure
-from merope.files import atomic_path
 
 _PAPER = {
     "cape": "yyn",
@@ -175,42 +172,6 @@ def claims_table(names: Iterable[str] = ()) -> ClaimsTable:
 def encoding_names() -> tuple[str, ...]:
     """All encodings of the registry, those of the paper's Table 1 first and in its order."""
     return (*PAPER_TABLE_1, *(name for name in ENCODINGS if name not in PAPER_TABLE_1))
-
-
-def plot_growth(path: str | Path, table: ClaimsTable) -> None:
-    """Largest logit and largest norm ratio against the baseline, both axes logarithmic.
-
-    Raises:
-        MissingDependency: if matplotlib is not installed.
-    """
-    figure = new_figure(11.5, 5.4)
-    panels = figure.subplots(1, 2)
-    styles = ("-", "--", ":")
-    # What grows most first: the legend then reads as the right edge does.
-    rows = sorted(table.rows, key=lambda row: -row.measured.growth.logits[-1])
-    for place, row in enumerate(rows):
-        growth = row.measured.growth
-        style = {
-            "color": COLORS[place % len(COLORS)],
-            "ls": styles[place // len(COLORS) % len(styles)],
-            "lw": 1.4,
-        }
-        if row.name == "merope":
-            style = {"color": "#111111", "ls": "-", "lw": 2.4}
-        for axes, values in zip(panels, (growth.logits, growth.norms), strict=True):
-            label = row.name if axes is panels[0] else None
-            axes.plot(BASELINES, [max(value, 1e-3) for value in values], label=label, **style)
-    for axes, title in zip(panels, ("largest logit", "largest |U x| / |x|"), strict=True):
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xlabel("distance between the two cameras (m)")
-        axes.set_title(f"{title}, unit-variance features, raw metres", fontsize=10)
-        axes.grid(color="#dddddd", lw=0.6)
-        axes.set_axisbelow(True)
-        axes.set_ylim(bottom=0.3)
-    figure.legend(frameon=False, loc="outside right center", fontsize=8.5)
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=130)
 
 
 def _row(name: str) -> Row:
