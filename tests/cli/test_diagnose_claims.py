@@ -1,6 +1,7 @@
 """`merope diagnose claims`: what it prints, what it writes, and how it ends."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,10 +71,18 @@ def test_help_names_what_is_measured(capsys):
 
 
 def test_a_folder_that_cannot_be_is_one_line_before_the_measurements(tmp_path, monkeypatch, capsys):
-    def never(names):
+    def never(names, progress):
         raise AssertionError("measured")
 
     monkeypatch.setattr("merope.evaluation.encodings.claims.claims_table", never)
     (tmp_path / "file").write_text("", encoding="utf-8")
     assert run(["diagnose", "claims", "--output", str(tmp_path / "file" / "out")]) == 1
     assert "not a directory" in capsys.readouterr().err
+
+
+def test_progress_is_on_stderr_of_a_terminal_and_leaves_json_alone(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert run(["diagnose", "claims", "--encoding", "none", "native", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert len(json.loads(printed.out)["encodings"]) == 2
+    assert "encodings: 100%" in printed.err and "2/2" in printed.err

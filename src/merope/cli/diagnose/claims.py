@@ -31,10 +31,8 @@ def claims(
     """
     if not (markdown or json):
         require("matplotlib", purpose="the plot of growth")
-    from tqdm import tqdm
-
     from merope.encodings.registry import encoding_kind
-    from merope.evaluation.encodings.claims import claims_table, encoding_names
+    from merope.evaluation.encodings.claims import claims_table
     from merope.evaluation.encodings.growth_plot import plot_growth
     from merope.files import require_folder, write_text_atomically
 
@@ -45,8 +43,7 @@ def claims(
         output = _folder(names)
     if not (markdown or json):
         require_folder(output)
-    # The bar is on stderr, where it leaves the table alone.
-    table = claims_table(tqdm(names or encoding_names(), desc="encodings", unit="encoding", disable=None))
+    table = claims_table(names, progress=True)
     written = jsonlib.dumps(table.to_dict(), indent=1)
     if json:
         print(written)

@@ -1,9 +1,11 @@
 """Table 1 as a measurement: yes and no for every encoding, with the number behind each, beside the paper's entry."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from textwrap import fill
 from typing import Any
+
+from tqdm import tqdm
 
 from merope.encodings.base import CameraEncoding, Claims, Facts
 from merope.encodings.measures import (
@@ -160,13 +162,18 @@ class ClaimsTable:
         return "\n".join([*table, "", *words])
 
 
-def claims_table(names: Iterable[str] = ()) -> ClaimsTable:
+def claims_table(names: Sequence[str] = (), *, progress: bool = False) -> ClaimsTable:
     """Measure encodings of the registry at their defaults; all of them if none is named.
+
+    ``progress`` draws a bar on stderr where that is a terminal.
 
     Raises:
         ValueError: if a name is not in the registry.
     """
-    return ClaimsTable(rows=tuple(_row(name) for name in names or encoding_names()))
+    shown = tqdm(
+        names or encoding_names(), desc="encodings", unit="encoding", disable=None if progress else True
+    )
+    return ClaimsTable(rows=tuple(_row(name) for name in shown))
 
 
 def encoding_names() -> tuple[str, ...]:
