@@ -6,6 +6,7 @@ import pickle
 import pytest
 import torch
 from accelerate import cpu_offload
+from diffusers.models.attention_dispatch import _AttentionBackendRegistry
 from diffusers.models.transformers.transformer_wan import WanAttnProcessor
 from torch import nn
 
@@ -170,7 +171,11 @@ def test_cameras_are_not_ignored_where_a_processor_was_changed_later(name):
 
 
 @IN_THE_BACKBONE
-def test_an_attention_backend_that_was_set_meanwhile_stays(name):
+def test_an_attention_backend_that_was_set_meanwhile_stays(name, monkeypatch):
+    # The call also sets it for the whole process; it is put back for the tests that follow.
+    monkeypatch.setattr(
+        _AttentionBackendRegistry, "_active_backend", _AttentionBackendRegistry._active_backend
+    )
     model = two_blocks()
     adapter = attached(model, name, schedule=[1])
     model.set_attention_backend("_native_math")

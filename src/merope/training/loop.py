@@ -15,6 +15,7 @@ from tqdm import tqdm
 from merope.adapters.command import latent_rays
 from merope.adapters.flow import add_noise, predict_velocity, velocity_loss
 from merope.data.latents import LinearCodec
+from merope.encodings.registry import encoding_from_config, encoding_to_config
 from merope.errors import CheckpointMismatch, MeropeError
 from merope.files import atomic_path, write_text_atomically
 from merope.training.batches import Batch, BatchSource
@@ -211,7 +212,7 @@ class Trainer:
             log.write_text("")
             return {}
         state = torch.load(path, weights_only=True, map_location=self.device)
-        different = _differences(json.loads(state["config"]), json.loads(config))
+        different = _differences(_completed(json.loads(state["config"])), json.loads(config))
         if different:
             raise CheckpointMismatch(
                 f"{self.folder} holds a run of another configuration: {different}. Choose another folder (--output), or "
@@ -265,6 +266,11 @@ def learning_rate(step: int, config: TrainConfig) -> float:
         return rate
     done = (step - options.warmup_steps) / max(1, config.steps - options.warmup_steps)
     return rate * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * min(done, 1))))
+
+
+def _completed(config: dict[str, Any]) -> dict[str, Any]:
+    """A stored configuration with the defaults of options that its encoding got later."""
+    return {**config, "encoding": encoding_to_config(encoding_from_config(config["encoding"]))}
 
 
 def _differences(have: dict[str, Any], wanted: dict[str, Any], prefix: str = "") -> str:

@@ -9,7 +9,7 @@ import torch
 from merope.adapters import attach
 from merope.adapters.wan import CameraAdapter
 from merope.attention import camera_attention
-from merope.encodings import MeRoPE, Native, NoEncoding
+from merope.encodings import MeRoPE, Native, NoEncoding, scale
 from merope.encodings.registry import default_encoding
 from merope.evaluation.encodings.attention_mass import (
     DriveMass,
@@ -150,8 +150,10 @@ def test_metres_move_the_mass_of_a_camera_encoding_and_not_that_of_none():
     assert max(abs(a - b) for a, b in zip(near, far, strict=True)) > 1e-4
 
 
-def test_homogeneous_logits_send_the_mass_far_back_and_orthogonal_ones_do_not():
+def test_homogeneous_logits_send_the_mass_far_back_and_orthogonal_ones_do_not(monkeypatch):
     """Figure 1 on untrained weights: the longer the drive, the more one end of it wins under UCPE."""
+    # It warns once per process and scale.
+    monkeypatch.setattr(scale, "_WARNED", set())
     clean, noise = latents(clips=4)
     options = {"sigma": 0.5, "spec": tiny_spec(), "steps": (1.0, 300.0)}
     ucpe = default_encoding("ucpe", head_dim=64, num_heads=1)
