@@ -1,6 +1,7 @@
 """`CameraBranch`: the zero-initialised parallel attention beside a backbone's own (CamSA)."""
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from jaxtyping import Float
@@ -103,7 +104,7 @@ class CameraBranch(nn.Module):
         with torch.autocast(hidden.device.type, enabled=False):
             depth = self.to_depth(hidden.to(self.to_depth.weight.dtype))
             depth = depth.to(torch.promote_types(depth.dtype, torch.float32))
-            return self.encoding.operator_at(signals.relations, depth, depth)  # type: ignore[attr-defined]
+            return cast(DepthEncoding, self.encoding).operator_at(signals.relations, depth, depth)
 
     @property
     def is_zero(self) -> bool:

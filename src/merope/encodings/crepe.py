@@ -31,11 +31,12 @@ from merope.encodings.predicted_depth import (
     offsets_of_tokens,
     operator_under_depths,
     require_depths,
+    with_band_of_depth,
     without_autocast,
 )
 from merope.encodings.projection import bounded_pixels, lens_limit, turned_to_queries
 from merope.encodings.scale import TranslationScale, warn_repeats_beyond_reach
-from merope.operators import Band, CameraOperator, Rotate2
+from merope.operators import CameraOperator, Rotate2
 
 RadiusCoordinate = Literal["log", "disparity"]
 
@@ -235,18 +236,8 @@ class CRePE:
             )
             places = _in_image_sizes(pixels, relations.lens)
             seen = self._coordinates(places, points.square().sum(-1))
-            width = 6 * self.num_frequencies
-            path = Band(
-                name="path",
-                width=width,
-                size=2,
-                num_blocks=width // 2,
-                left=_phasors(own, relations.omega),
-                right=_phasors(seen, relations.omega),
-                grouped=True,
-            )
-            displacement, *rest = relations.fixed.bands
-            return replace(relations.fixed, bands=(displacement, path, *rest))
+            left, right = (_phasors(coordinates, relations.omega) for coordinates in (own, seen))
+            return with_band_of_depth(relations.fixed, "path", left=left, right=right)
 
     def operator(
         self,

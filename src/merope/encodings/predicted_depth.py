@@ -2,6 +2,7 @@
 
 import math
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float
@@ -64,6 +65,14 @@ def without_autocast(device: torch.device) -> AbstractContextManager[None]:
     if not torch.amp.is_autocast_available(device.type):
         return nullcontext()
     return torch.autocast(device.type, enabled=False)
+
+
+def with_band_of_depth(fixed: CameraOperator, name: str, *, left: Rotate2, right: Rotate2) -> CameraOperator:
+    """The operator with a grouped band of pairs put in after its first band, the displacement."""
+    width = 2 * left.cos.shape[-1]
+    band = Band(name=name, width=width, size=2, num_blocks=width // 2, left=left, right=right, grouped=True)
+    displacement, *rest = fixed.bands
+    return replace(fixed, bands=(displacement, band, *rest))
 
 
 def operator_under_depths(

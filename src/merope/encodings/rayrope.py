@@ -27,12 +27,13 @@ from merope.encodings.predicted_depth import (
     offsets_of_tokens,
     operator_under_depths,
     require_depths,
+    with_band_of_depth,
     without_autocast,
 )
 from merope.encodings.projection import axis_rays, turned_to_queries
 from merope.encodings.prope import normalised_lens
 from merope.encodings.scale import TranslationScale, warn_repeats_beyond_reach
-from merope.operators import Band, CameraOperator, Rotate2
+from merope.operators import CameraOperator, Rotate2
 
 # Where in a patch its rays go through, fractions of its width and height.
 _PLACES = {
@@ -221,18 +222,7 @@ class RayRoPE:
                 key_depth.to(relations.omega)[:, None],
                 relations.omega,
             )
-            width = 6 * self.num_rays * self.num_frequencies
-            segment = Band(
-                name="segment",
-                width=width,
-                size=2,
-                num_blocks=width // 2,
-                left=left,
-                right=right,
-                grouped=True,
-            )
-            displacement, *rest = relations.fixed.bands
-            return replace(relations.fixed, bands=(displacement, segment, *rest))
+            return with_band_of_depth(relations.fixed, "segment", left=left, right=right)
 
     def operator(
         self,
