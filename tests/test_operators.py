@@ -110,6 +110,58 @@ def test_the_left_maps_alone_are_the_operator_against_identity_keys():
     torch.testing.assert_close(operator.dense_left(), bare.dense()[:, :, :, 0], rtol=0, atol=0)
 
 
+def with_wide_entries(operator):
+    """Bands whose entries serve 6 and 12 of the 12 query tokens, and 5 of the 10 keys."""
+    phases = torch.randn(BATCH, 1, CAMERAS, 2, 3, dtype=torch.float64)
+    turns = Rotate2(phases.cos(), phases.sin())
+    wide = Band(name="wide", width=6, size=2, num_blocks=3, right=turns, grouped=True)
+    one = turns.map_tensors(lambda tensor: tensor[:, :, 0, :1])
+    two = turns.map_tensors(lambda tensor: tensor[:, :, 1])
+    whole = Band(name="whole", width=6, size=2, num_blocks=3, left=one, right=two)
+    halves = Band(name="halves", width=6, size=2, num_blocks=3, left=two, right=one)
+    return dataclasses.replace(operator, bands=(*operator.bands, wide, whole, halves))
+
+
+@pytest.mark.parametrize("num_keys", [None, 10, 7, 1])
+@pytest.mark.parametrize(("first", "last"), [(0, 3), (0, 1), (1, 2), (1, 3), (2, 3)])
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("grouped", [True, False])
+def test_an_operator_of_some_query_cameras_has_their_rows(grouped, heads, first, last, num_keys):
+    operator = with_wide_entries(random_operator(heads=heads, grouped=grouped))
+    operator = dataclasses.replace(operator, key_valid=torch.rand(BATCH, KEYS) < 0.5)
+    part = operator.for_query_cameras(first, last, num_keys=num_keys)
+    kept = KEYS if num_keys is None else num_keys
+    assert (part.num_query_cameras, part.num_queries, part.num_keys) == (
+        last - first,
+        PER_CAMERA * (last - first),
+        kept,
+    )
+    assert torch.equal(part.key_valid, operator.key_valid[:, :kept])
+    rows = operator.dense()[..., PER_CAMERA * first : PER_CAMERA * last, :kept, :, :]
+    assert torch.equal(part.dense(), rows)
+
+
+def test_the_factors_of_some_query_cameras_are_no_copies_where_entries_end_with_cameras():
+    operator = random_operator()
+    for ours, theirs in zip(operator.for_query_cameras(1, 3).tensors(), operator.tensors(), strict=True):
+        assert ours.untyped_storage().data_ptr() == theirs.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "num_keys", "message"),
+    [
+        (0, 4, None, "query cameras 0 to 4 are no run of the operator's 3"),
+        (2, 2, None, "query cameras 2 to 2 are no run"),
+        (-1, 2, None, "query cameras -1 to 2 are no run"),
+        (0, 1, 11, r"num_keys must lie in 1 ... 10, the operator's keys; got 11"),
+        (0, 1, 0, "num_keys must lie in 1 ... 10, the operator's keys; got 0"),
+    ],
+)
+def test_runs_that_an_operator_does_not_have_are_refused(first, last, num_keys, message):
+    with pytest.raises(ValueError, match=message):
+        random_operator().for_query_cameras(first, last, num_keys=num_keys)
+
+
 def test_sizes_are_sums_of_the_bands():
     operator = random_operator()
     assert operator.head_dim == 46

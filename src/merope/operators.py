@@ -10,6 +10,7 @@ Channels are in the paper's order at every public door: triplets (x, y, z) and p
 Inside, the channels of a band are planar (all x, then all y, then all z), which vectorises.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
@@ -301,6 +302,47 @@ class CameraOperator:
         bands = tuple(replace(band, left=mapped(band.left), right=mapped(band.right)) for band in self.bands)
         return replace(self, bands=bands)
 
+    def for_query_cameras(self, first: int, last: int, *, num_keys: int | None = None) -> Self:
+        """The operator of the query cameras ``first`` to ``last`` - 1 alone: the same U_ab, fewer rows.
+
+        ``num_keys`` keeps the first so many keys. Factors are views of this operator's own, except where one entry
+        serves the tokens of several cameras.
+
+        Raises:
+            ValueError: if there are no such cameras or keys.
+        """
+        if not 0 <= first < last <= self.num_query_cameras:
+            raise ValueError(
+                f"query cameras {first} to {last} are no run of the operator's {self.num_query_cameras}; "
+                "give 0 <= first < last <= num_query_cameras."
+            )
+        keys = self.num_keys if num_keys is None else num_keys
+        if not 0 < keys <= self.num_keys:
+            raise ValueError(f"num_keys must lie in 1 ... {self.num_keys}, the operator's keys; got {keys}.")
+        per_camera = self.num_queries // self.num_query_cameras
+        run = first * per_camera, last * per_camera
+
+        def cameras(tensor: Tensor) -> Tensor:
+            return tensor[:, :, first:last]
+
+        def restricted(band: Band) -> Band:
+            left, right = band.left, band.right
+            if left is not None:
+                left = _run_of_tokens(left, 2, self.num_queries, *run)
+            if right is not None:
+                right = right.map_tensors(cameras) if band.grouped else right
+                right = _run_of_tokens(right, 3 if band.grouped else 2, self.num_keys, 0, keys)
+            return replace(band, left=left, right=right)
+
+        return replace(
+            self,
+            bands=tuple(restricted(band) for band in self.bands),
+            num_query_cameras=last - first,
+            num_queries=run[1] - run[0],
+            num_keys=keys,
+            key_valid=None if self.key_valid is None else self.key_valid[:, :keys],
+        )
+
     def tensors(self) -> list[Tensor]:
         """Every factor of the operator."""
         found: list[Tensor] = []
@@ -375,6 +417,18 @@ class CameraOperator:
                     out[..., at : at + band.size, at : at + band.size] = piece[..., block, :, :]
             start += band.width
         return out
+
+
+def _run_of_tokens(block: Block, axis: int, num_tokens: int, first: int, last: int) -> Block:
+    """A block's factors for a run of the tokens, with as few entries as serve it."""
+    span = num_tokens // block.entries(axis)
+    # Tokens that an entry of the result serves: an old entry's, or fewer where the run begins or ends within one.
+    step = math.gcd(span, first, last)
+    if step == span:
+        start, length = first // span, (last - first) // span
+        return block.map_tensors(lambda tensor: tensor.narrow(axis, start, length))
+    places = torch.arange(first, last, step) // span
+    return block.map_tensors(lambda tensor: tensor.index_select(axis, places.to(tensor.device)))
 
 
 def _token_matrices(band: Band, block: Block | None, num_tokens: int, batch: int) -> Tensor:
