@@ -1,5 +1,7 @@
 """`chunked` against the oracle `reference`: values and gradients, whatever the operator and the call."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -242,3 +244,51 @@ def test_a_checkpoint_around_the_call_changes_no_gradient(autocast):
         found.append([out, *torch.autograd.grad(out.square().sum(), leaves)])
     for inner, both in zip(*found, strict=True):
         assert torch.equal(inner, both)
+
+
+@pytest.mark.parametrize("extra", [0, 2])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("grouped", [True, False])
+def test_frame_causal_backends_agree(grouped, budget, masked, extra):
+    operator = MeRoPE(head_dim=64, components=frozenset(("disp", "rot", "trans") if grouped else ("rot",)))
+    rays = random_drive(3, views=4, grid=(1, 3))
+    operator = operator.operator(rays, dtype=torch.float64)
+    mask = None
+    if masked:
+        mask = torch.ones(BATCH, 12 + extra, dtype=torch.bool)
+        mask[0, :3] = False  # the first camera sees nothing of its own
+        mask[1, 4:7] = False
+    assert_backends_agree(operator, budget=budget, frame_causal=True, extra_tokens=extra, key_mask=mask)
+
+
+def views_of(rays, first, last):
+    cut = {
+        name: getattr(rays, name)[:, first:last]
+        for name in ("R_world_cam", "center_world", "dirs_cam", "valid", "time")
+    }
+    return replace(rays, **cut)
+
+
+@pytest.mark.parametrize("backend", ["reference", "chunked"])
+def test_frame_causal_is_the_attention_over_the_past_alone(backend):
+    rays, encoding = random_drive(3, views=4, grid=(1, 3)), MeRoPE(head_dim=64)
+    q, k, v = inputs(encoding.operator(rays, dtype=torch.float64))
+    call = {"frame_causal": True, "backend": backend}
+    whole = camera_attention(q, k, v, encoding.operator(rays, dtype=torch.float64), **call)
+    for camera in range(4):
+        now, past = views_of(rays, camera, camera + 1), views_of(rays, 0, camera + 1)
+        rows, seen = slice(3 * camera, 3 * camera + 3), slice(0, 3 * camera + 3)
+        operator = encoding.operator(now, past, dtype=torch.float64)
+        one = camera_attention(q[:, :, rows], k[:, :, seen], v[:, :, seen], operator)
+        torch.testing.assert_close(whole[:, :, rows], one, rtol=0, atol=1e-13)
+        # History before the query cameras.
+        one = camera_attention(q[:, :, rows], k[:, :, seen], v[:, :, seen], operator, **call)
+        torch.testing.assert_close(whole[:, :, rows], one, rtol=0, atol=1e-13)
+
+
+def test_frame_causal_wants_equal_cameras_and_says_so():
+    queries, keys = random_drive(1, views=2, grid=(1, 3)), random_drive(2, views=4, grid=(2, 1))
+    operator = MeRoPE(head_dim=64).operator(queries, keys, dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"query cameras to be the last of .* 2 query cameras of 3"):
+        camera_attention(*inputs(operator), operator, frame_causal=True)

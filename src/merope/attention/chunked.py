@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
+from merope.attention.visibility import visible_keys
 from merope.operators import Band, Block, CameraOperator
 
 
@@ -24,6 +25,7 @@ def chunked_attention(
     *,
     extra_tokens: int,
     key_mask: Tensor | None,
+    frame_causal: bool,
     memory_budget: int,
 ) -> Tensor:
     """Eq. 1 by factored transforms and the platform's own attention, a few query cameras at a time."""
@@ -32,7 +34,12 @@ def chunked_attention(
     query_bands = _split(query[:, :, :num_queries], operator)
     if "q" in operator.acts_on:
         query_bands = [_once(x, band.left) for x, band in zip(query_bands, operator.bands, strict=True)]
-    groups = operator.num_query_cameras if operator.grouped else 1
+    groups = operator.num_query_cameras if operator.grouped or frame_causal else 1
+    seen = visible_keys(operator, extra_tokens, key_mask, frame_causal=frame_causal)
+    seen_by_camera = None
+    if seen is not None:
+        rows = operator.num_queries // groups if frame_causal else 1
+        seen_by_camera = seen[:, 0, : operator.num_queries : rows]  # [B or 1, G or 1, N]
     turned_query = _join(query_bands).to(compute).unflatten(2, (groups, -1))  # [B, H, G, P, D]
     keys = _Transformed(key, operator, active="k" in operator.acts_on, extra_tokens=extra_tokens)
     values = _Transformed(value, operator, active="v" in operator.acts_on, extra_tokens=extra_tokens)
@@ -42,7 +49,7 @@ def chunked_attention(
             chunk,
             keys.for_cameras(first, last).to(compute),
             values.for_cameras(first, last).to(compute),
-            key_mask,
+            seen_by_camera[:, first:last] if frame_causal and seen_by_camera is not None else seen_by_camera,
         )
 
     batch, heads = query.shape[:2]
@@ -74,7 +81,7 @@ def chunked_attention(
             query[:, :, None, num_queries:].to(compute),
             key[:, :, None].to(compute),
             value[:, :, None].to(compute),
-            key_mask,
+            None if seen is None else seen[:, 0, -1:],
         )
         result = torch.cat([result, raw.squeeze(2).to(query.dtype)], dim=2)
     return result
@@ -117,18 +124,20 @@ def _same_dtype(pieces: list[Tensor]) -> list[Tensor]:
     return [piece.to(dtype) for piece in pieces]
 
 
-def _attention(query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor | None) -> Tensor:
-    batch, heads, groups = query.shape[:3]
+def _attention(query: Tensor, key: Tensor, value: Tensor, seen: Tensor | None) -> Tensor:
+    """Plain attention of each camera's queries [B, H, G, P, D]; ``seen`` is [B or 1, G or 1, N] booleans."""
+    batch, heads = query.shape[:2]
     mask = alive = None
-    if key_mask is not None:
-        alive = key_mask.any(-1)
-        mask = (key_mask | ~alive[:, None])[:, None, None, :].repeat_interleave(heads, dim=0)
+    if seen is not None:
+        alive = seen.any(-1)[:, None, :, None, None]
+        mask = (seen | ~seen.any(-1, keepdim=True)).expand(batch, -1, -1)[:, :, None]
+        mask = mask.repeat_interleave(heads, dim=0)
     # Fused kernels take four axes: cameras stand where heads usually do.
     out = scaled_dot_product_attention(
         query.flatten(0, 1), key.flatten(0, 1), value.flatten(0, 1), attn_mask=mask
     ).unflatten(0, (batch, heads))
     if alive is not None:
-        out = torch.where(alive[:, None, None, None, None], out, torch.zeros_like(out))
+        out = torch.where(alive, out, torch.zeros_like(out))
     return out
 
 

@@ -44,6 +44,7 @@ def camera_attention(
     backend: Backend = "auto",
     extra_tokens: int = 0,
     key_mask: Bool[Tensor, "batch key_token"] | None = None,
+    frame_causal: bool = False,
     memory_budget: int = _DEFAULT_MEMORY_BUDGET,
 ) -> Float[Tensor, "batch head query_token chan"]:
     """Attention in which key b meets query a through U_ab: logits q_a^T U_ab k_b / sqrt(d), values U_ab v_b (Eq. 1).
@@ -55,6 +56,11 @@ def camera_attention(
     exactly zero, with zero gradients, and what stands in a masked key has no influence. Keys that the
     operator marks invalid (tokens outside a lens's image) are masked too.
 
+    ``frame_causal`` hides the future: a query camera sees the keys of its own camera and of those before it.
+    The query cameras are then the last of the key cameras, each with the same number of tokens, so that
+    ``num_keys - num_queries`` tokens of history come first. Extra keys are seen by all, extra queries see
+    extra keys alone.
+
     Transforms run in the operator's precision whatever the dtype of q, k, v and under autocast; only the
     transformed features are cast. ``memory_budget`` (bytes) bounds the keys and values that are transformed at
     once.
@@ -63,6 +69,8 @@ def camera_attention(
         ValueError: if shapes do not fit the operator, or the backend cannot serve the call.
     """
     _check(query, key, value, operator, extra_tokens, key_mask)
+    if frame_causal:
+        _check_frame_causal(operator)
     key_mask = _with_valid_keys(key_mask, operator, extra_tokens)
     if backend == "auto":
         backend = "chunked"
@@ -76,9 +84,24 @@ def camera_attention(
             torch.where(kept, x, torch.zeros((), dtype=x.dtype, device=x.device)) for x in (key, value)
         )
     if backend == "reference":
-        return reference_attention(query, key, value, operator, extra_tokens=extra_tokens, key_mask=key_mask)
+        return reference_attention(
+            query,
+            key,
+            value,
+            operator,
+            extra_tokens=extra_tokens,
+            key_mask=key_mask,
+            frame_causal=frame_causal,
+        )
     return chunked_attention(
-        query, key, value, operator, extra_tokens=extra_tokens, key_mask=key_mask, memory_budget=memory_budget
+        query,
+        key,
+        value,
+        operator,
+        extra_tokens=extra_tokens,
+        key_mask=key_mask,
+        frame_causal=frame_causal,
+        memory_budget=memory_budget,
     )
 
 
@@ -87,6 +110,16 @@ def _with_valid_keys(key_mask: Tensor | None, operator: CameraOperator, extra_to
         return key_mask
     valid = pad(operator.key_valid, (0, extra_tokens), value=True)
     return valid if key_mask is None else key_mask & valid
+
+
+def _check_frame_causal(operator: CameraOperator) -> None:
+    per_camera = operator.num_queries // operator.num_query_cameras
+    if operator.num_keys % per_camera or operator.num_keys < operator.num_queries:
+        raise ValueError(
+            "frame_causal needs the query cameras to be the last of the key cameras, with as many tokens each; got "
+            f"{operator.num_query_cameras} query cameras of {per_camera} tokens and {operator.num_keys} keys. Mask "
+            "keys with key_mask= where cameras have different numbers of tokens."
+        )
 
 
 def _check(

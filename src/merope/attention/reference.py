@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor
 
+from merope.attention.visibility import visible_keys
 from merope.operators import CameraOperator
 
 
@@ -16,6 +17,7 @@ def reference_attention(
     *,
     extra_tokens: int,
     key_mask: Tensor | None,
+    frame_causal: bool,
 ) -> Tensor:
     """Eq. 1 with dense U_ab; memory grows with queries x keys x channels squared."""
     pairwise = _dense_with_extras(operator, extra_tokens).to(query.device)
@@ -34,16 +36,17 @@ def reference_attention(
         else:
             logits = torch.einsum("bhad,bhacde,bhce->bhac", q, pairwise, k)
         logits = logits / math.sqrt(query.shape[-1])
-        if key_mask is not None:
-            logits = logits.masked_fill(~key_mask[:, None, None, :], float("-inf"))
-            alive = key_mask.any(-1)[:, None, None, None]
+        seen = visible_keys(operator, extra_tokens, key_mask, frame_causal=frame_causal)  # [B|1, 1, Nq|1, Nk]
+        if seen is not None:
+            alive = seen.any(-1, keepdim=True)
+            logits = logits.masked_fill(~seen, float("-inf"))
             logits = torch.where(alive, logits, torch.zeros_like(logits))
         weights = logits.softmax(-1)
         if v_pairs is None:
             out = torch.einsum("bhac,bhcd->bhad", weights, v)
         else:
             out = torch.einsum("bhac,bhacde,bhce->bhad", weights, pairwise, v)
-        if key_mask is not None:
+        if seen is not None:
             out = torch.where(alive, out, torch.zeros_like(out))
     return out.to(query.dtype)
 
