@@ -131,6 +131,9 @@ def test_validity_is_kept_per_token():
 # The lens of the rays
 
 
+PER_CLIP = ("R_world_cam", "center_world", "dirs_cam", "valid", "time")
+
+
 def seen_by(camera, *, rays_of=None, grid=GRID):
     """Two clips of three views whose tokens have one camera's rays and carry another."""
     dirs, _ = TokenGrid(*grid).token_rays(camera if rays_of is None else rays_of)
@@ -205,3 +208,71 @@ def test_tokens_to_which_the_lens_gives_no_ray_are_marked_without_being_told(per
     assert torch.equal(untold.valid, seen.valid) and not seen.valid.all()
     told = ViewRays.from_poses(poses, seen.dirs_cam, grid=GRID, camera=lens, valid=seen.valid.roll(1, -1))
     assert torch.equal(told.valid, seen.valid.roll(1, -1))
+
+
+# Runs of views
+
+
+def assert_same_rays(ours, theirs):
+    for name in ("R_world_cam", "center_world", "dirs_cam", "valid", "time", "row", "col"):
+        assert torch.equal(getattr(ours, name), getattr(theirs, name)), name
+    assert ours.lens == theirs.lens
+
+
+@pytest.mark.parametrize("name", ["far_origin", "ray_at_antipode", "fisheye_200deg"])
+def test_a_clip_cut_into_runs_and_put_together_is_itself(name):
+    clip = scene(name)
+    runs = [clip.for_views(0, 1), clip.for_views(1, 3)]
+    assert [run.num_views for run in runs] == [1, 2]
+    assert torch.equal(runs[1].center_world, clip.center_world[:, 1:])
+    assert_same_rays(ViewRays.cat(runs), clip)
+    assert_same_rays(ViewRays.cat([clip]), clip)
+
+
+def test_a_zoom_is_cut_and_put_together_with_its_views():
+    focal_px = torch.tensor([[12.0, 15.0, 20.0], [13.0, 14.0, 16.0]], dtype=torch.float64)
+    camera = frames(focal_px=focal_px)
+    clip = ViewRays.from_poses(
+        some_matrices(), TokenGrid(*GRID).token_rays(camera)[0], grid=GRID, camera=camera
+    )
+    runs = [clip.for_views(0, 2), clip.for_views(2, 3)]
+    assert runs[0].lens.fx.shape == (2, 2)
+    assert_same_rays(ViewRays.cat(runs), clip)
+
+
+def test_two_focal_lengths_become_one_lens_with_a_number_per_view():
+    wide, narrow = seen_by(frames(focal_px=12.0)), seen_by(frames(focal_px=20.0))
+    both = ViewRays.cat([wide.for_views(0, 1), narrow.for_views(1, 3)])
+    ratio = both.lens.fx / wide.lens.fx
+    torch.testing.assert_close(ratio, torch.tensor([[1, 5 / 3, 5 / 3]] * 2, dtype=torch.float64))
+    # What is the same for all views stays one number.
+    assert both.lens.cx == wide.lens.cx
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda clip: [], "runs must hold at least one ViewRays; got none"),
+        (
+            lambda clip: [
+                clip,
+                replace(clip, lens=None, **{n: getattr(clip, n)[:1] for n in PER_CLIP}),
+            ],
+            "runs must have one batch; run 0 has 2 clips, run 1 has 1",
+        ),
+        (
+            lambda clip: [clip, random_drive(grid=(3, 2))],
+            r"one token grid; run 0 has 6 tokens per view on a grid of \(2, 3\), run 1 has 6 on \(3, 2\)",
+        ),
+        (lambda clip: [clip, replace(clip, lens=None)], r"one kind of lens.*'None'\].*Pass the same camera="),
+    ],
+)
+def test_runs_that_do_not_fit_together_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        ViewRays.cat(change(random_drive()))
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 4), (1, 1), (-1, 2)])
+def test_views_that_are_not_there_are_refused(first, last):
+    with pytest.raises(ValueError, match=rf"views {first} to {last} are no run of the 3 views"):
+        random_drive().for_views(first, last)

@@ -1,16 +1,20 @@
 """`ViewRays`: all that a camera encoding may see of a set of tokens."""
 
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from merope.cameras.base import CameraModel
+from merope.cameras.parameters import to_tensor
 
 # A lens whose rays differ by more than this from the tokens' (radians) is another lens.
 _SAME_RAY = 1e-4
+# The fields that have an axis of views; the others are the grid's, and the lens.
+_PER_VIEW = ("R_world_cam", "center_world", "dirs_cam", "valid", "time")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -204,6 +208,49 @@ class ViewRays:
             lens=lens,
         )
 
+    @classmethod
+    def cat(cls, runs: Sequence["ViewRays"]) -> Self:
+        """The views of all runs, one run after the other, in the world coordinates and the clock that they share.
+
+        Lenses that differ between runs, a zoom, become one lens with parameters per view.
+
+        Raises:
+            ValueError: if there is no run, or batches, token grids or kinds of lens differ.
+        """
+        if not runs:
+            raise ValueError("runs must hold at least one ViewRays; got none.")
+        first = runs[0]
+        for place, run in enumerate(runs):
+            if run.batch != first.batch:
+                raise ValueError(
+                    f"runs must have one batch; run 0 has {first.batch} clips, run {place} has {run.batch}."
+                )
+            if not (torch.equal(run.row, first.row) and torch.equal(run.col, first.col)):
+                raise ValueError(
+                    f"runs must have one token grid; run 0 has {first.tokens_per_view} tokens per view on a grid of "
+                    f"{first.grid}, run {place} has {run.tokens_per_view} on {run.grid}."
+                )
+        joined = {name: torch.cat([getattr(run, name) for run in runs], dim=1) for name in _PER_VIEW}
+        return cls(**joined, row=first.row, col=first.col, lens=_lens_of_runs(runs))
+
+    def for_views(self, first: int, last: int) -> Self:
+        """The views ``first`` to ``last`` - 1 alone.
+
+        Raises:
+            ValueError: if there are no such views.
+        """
+        if not 0 <= first < last <= self.num_views:
+            raise ValueError(
+                f"views {first} to {last} are no run of the {self.num_views} views; "
+                "give 0 <= first < last <= num_views."
+            )
+        chosen = {name: getattr(self, name)[:, first:last] for name in _PER_VIEW}
+        lens = self.lens
+        if lens is not None:
+            zoomed = {name: value for name, value in _parameters(lens).items() if to_tensor(value).ndim}
+            lens = replace(lens, **{name: value[:, first:last] for name, value in zoomed.items()})
+        return replace(self, **chosen, lens=lens)
+
     @property
     def batch(self) -> int:
         """Number of independent clips."""
@@ -229,3 +276,34 @@ class ViewRays:
     def num_tokens(self) -> int:
         """Tokens per clip, cameras times tokens of each."""
         return self.num_views * self.tokens_per_view
+
+
+def _parameters(lens: CameraModel) -> dict[str, Any]:
+    """The lens's numbers, each for all views or [batch, view]."""
+    raster = ("width", "height", "pixel_origin", "principal_point_outside")
+    return {field.name: getattr(lens, field.name) for field in fields(lens) if field.name not in raster}
+
+
+def _lens_of_runs(runs: Sequence[ViewRays]) -> CameraModel | None:
+    """The lens of views from several runs; numbers that are not the same for all become [batch, view]."""
+    lenses = [run.lens for run in runs]
+    first = lenses[0]
+    kinds = {None if lens is None else (type(lens).__name__, lens.height, lens.width) for lens in lenses}
+    if len(kinds) > 1:
+        raise ValueError(
+            f"runs must have one kind of lens on one raster, or none at all; got {sorted(map(str, kinds))}. Pass the same "
+            "camera= to every ViewRays.from_poses."
+        )
+    if first is None:
+        return None
+    known = [lens for lens in lenses if lens is not None]
+    changed: dict[str, Any] = {}
+    for name in _parameters(first):
+        values = [to_tensor(getattr(lens, name)) for lens in known]
+        if all(value.ndim == 0 and bool(value == values[0]) for value in values):
+            continue
+        changed[name] = torch.cat(
+            [value.expand(run.batch, run.num_views) for value, run in zip(values, runs, strict=True)], dim=1
+        )
+    outside = any(lens.principal_point_outside for lens in known)
+    return replace(first, **changed, principal_point_outside=outside)
