@@ -18,7 +18,6 @@ from tqdm import tqdm
 from merope.files import require_folder
 
 from .guards import REPOSITORY, Load, Refused, require_green, require_idle, watch
-from .memory import MemoryFailed
 from .options import Options
 from .report import banners, target_lines, write_report
 from .session import Session, num_steps
@@ -48,7 +47,7 @@ def main(
             print(tests)
         results = _measured(options, device, threads)
         idle["after"] = _look(look, options, refuse=False)
-    except (Refused, MemoryFailed, ValueError, OSError) as error:
+    except (Refused, ValueError, OSError) as error:
         print(f"refused: {error}", file=sys.stderr)
         return REFUSED
     shape = options.resolved_shape
@@ -61,7 +60,7 @@ def main(
         "idle": idle,
         **results,
     }
-    results["void"] = [] if options.quick else void_reasons(results)
+    results["void"] = void_reasons(results)
     results["busy"] = busy_reasons(results)
     paths = write_report(options.out, results)
     for line in [*banners(results), *target_lines(results), *map(str, paths)]:

@@ -44,6 +44,7 @@ def banners(results: Mapping[str, Any]) -> list[str]:
     """What a reader must know before any number."""
     said = [f"VOID: {reason}." for reason in results["void"]]
     said += [f"BUSY: {reason}." for reason in results["busy"]]
+    said += [f"INCOMPLETE: {reason}" for reason in results["incomplete"]]
     if results["quick"]:
         said.append(
             "QUICK: sizes at which nothing can be concluded; neither targets nor UCPE's bar are judged."

@@ -5,7 +5,7 @@ What comes out is one dictionary of JSON values:
 - ``points``: timings of a shape, scope, direction and number of threads, ``purpose`` "main", "one thread", "frames" or
   "tokens"; every round's seconds are kept.
 - ``memory``: bytes of a column, under the same keys.
-- ``absent``: columns that could not be measured, and why.
+- ``absent``: columns that could not be measured, and why; ``incomplete``: memory that could not.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ import torch
 
 from .columns import Column, columns_for, first_line, why_no_compiler
 from .guards import Refused, load_between, sample
-from .memory import measured_apart
+from .memory import MemoryFailed, measured_apart
 from .options import Options
 from .scopes import Case, Direction, Scope, make_case
 from .shapes import BACKWARD_TOKENS, Shape, frame_sweep, token_sweep
@@ -38,13 +38,13 @@ class Session:
         self.points: list[dict[str, Any]] = []
         self.memory: list[dict[str, Any]] = []
         self.absent: dict[str, str] = {}
+        self.incomplete: list[str] = []
 
     def run(self) -> dict[str, Any]:
         """Everything that the options ask for.
 
         Raises:
             Refused: if two ways to compute the same encoding disagree.
-            MemoryFailed: if a process that measures memory fails.
         """
         options, shape = self.options, self.options.resolved_shape
         columns, self.absent = columns_for(
@@ -63,7 +63,12 @@ class Session:
                 self.weigh(shape, scope, direction, chosen, purpose="main")
         if options.sweeps:
             self.sweep(shape, columns)
-        return {"points": self.points, "memory": self.memory, "absent": self.absent}
+        return {
+            "points": self.points,
+            "memory": self.memory,
+            "absent": self.absent,
+            "incomplete": self.incomplete,
+        }
 
     def sweep(self, shape: Shape, columns: Sequence[Column]) -> None:
         """The core at other numbers of frames, and of tokens in each, with the fastest form of each method."""
@@ -156,15 +161,20 @@ class Session:
             return
         for column in columns:
             self.step(f"memory: {shape.name}, {scope}, {direction}, {column.name}")
-            found = measured_apart(
-                column.name,
-                shape,
-                scope,
-                direction,
-                dtype=self.options.dtype,
-                device=self.device,
-                threads=self.threads,
-            )
+            try:
+                found = measured_apart(
+                    column.name,
+                    shape,
+                    scope,
+                    direction,
+                    dtype=self.options.dtype,
+                    device=self.device,
+                    threads=self.threads,
+                )
+            except MemoryFailed as failure:
+                # An hour of other measurements is not thrown away: the report says INCOMPLETE and why.
+                self.incomplete.append(f"{shape.name}: {failure}")
+                continue
             self.memory.append({**_key(shape, scope, direction, purpose), "column": column.name, **found})
 
 

@@ -54,7 +54,7 @@ SHAPES = {
         Shape(name="large", frames=21, rows=30, cols=52, heads=6, head_dim=128),
         # PanShot's branch: Wan 2.1's 1536 channels, an eighth of them in one head.
         Shape(name="panshot", frames=13, rows=9, cols=16, heads=1, head_dim=192, compression=8),
-        Shape(name="tiny", frames=3, rows=2, cols=3, heads=2, head_dim=64, batch=2),
+        Shape(name="tiny", frames=2, rows=2, cols=3, heads=2, head_dim=64, batch=2),
     )
 }
 

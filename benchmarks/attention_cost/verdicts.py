@@ -43,7 +43,14 @@ class Verdict:
 
 def void_reasons(results: Mapping[str, Any]) -> list[str]:
     """Why UCPE was not at its best, so that ratios to it mean nothing; empty for a comparison that stands."""
-    reasons = []
+    reasons = [
+        f"{name!r} is missing: {reason}"
+        for name, reason in results["absent"].items()
+        if name.startswith(("ucpe", "sdpa"))
+    ]
+    if results["quick"]:
+        # At sizes where calls cost more than arithmetic the bar means nothing.
+        return reasons
     cores = {
         point["direction"]: point
         for point in results["points"]
@@ -62,11 +69,6 @@ def void_reasons(results: Mapping[str, Any]) -> list[str]:
                 f"the core of the best UCPE, {point['reference']!r}, costs {ratio:.3f} x plain attention "
                 f"({direction}; at most {PLAIN_BAR})"
             )
-    reasons += [
-        f"{name!r} is missing: {reason}"
-        for name, reason in results["absent"].items()
-        if name.startswith(("ucpe", "sdpa"))
-    ]
     return reasons
 
 
