@@ -23,15 +23,15 @@ def assert_parts_of(wholes, found, *, axes, atol=1e-12):
     """Each process's tensors are its cameras' part of the whole's."""
     plan = shard_cameras(FRAMES, len(found))
     for rank, results in enumerate(found):
-        for ours, whole, axis in zip(results, wholes, axes, strict=True):
-            theirs = sharded.part(whole, plan, rank, axis=axis)
-            scale = max(1.0, whole.abs().max().item())
+        for ours, full, axis in zip(results, wholes, axes, strict=True):
+            theirs = sharded.part(full, plan, rank, axis=axis)
+            scale = max(1.0, full.abs().max().item())
             assert theirs.abs().max() > 0
             torch.testing.assert_close(ours / scale, theirs / scale, rtol=0, atol=atol)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_outputs_and_gradients_are_those_of_a_single_process(ran, name):
+def whole(name):
+    """Output and gradients of a single process."""
     encoding, options, keys, _ = CASES[name]
     options = {key: value for key, value in options.items() if key not in ("mask", "verify")}
     if CASES[name][1].get("mask"):
@@ -39,8 +39,18 @@ def test_outputs_and_gradients_are_those_of_a_single_process(ran, name):
     *inputs, weights = sharded.features(keys)
     leaves = [x.clone().requires_grad_() for x in inputs]
     out = camera_attention(*leaves, sharded.operator_of(encoding, keys), **options)
-    wanted = [out.detach(), *torch.autograd.grad((out * weights).sum(), leaves)]
-    assert_parts_of(wanted, [results[name] for results in ran], axes=(2,) * 4)
+    return [out.detach(), *torch.autograd.grad((out * weights).sum(), leaves)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_outputs_and_gradients_are_those_of_a_single_process(ran, name):
+    assert_parts_of(whole(name), [results[name] for results in ran], axes=(2,) * 4)
+
+
+def test_some_of_the_processes_may_share_a_clip_among_themselves(ran):
+    first, *members = (results["group"] for results in ran)
+    assert first == "this process is not in the group; only its members may call."
+    assert_parts_of(whole("masked and frame-causal"), members, axes=(2,) * 4)
 
 
 def test_a_fully_masked_camera_is_zero_on_the_process_that_has_it(ran):

@@ -1,5 +1,6 @@
 """What each process of the sharding tests does; imported anew by every one of them."""
 
+import multiprocessing
 import tempfile
 from datetime import timedelta
 from pathlib import Path
@@ -78,7 +79,7 @@ def depths() -> Tensor:
     return torch.rand(CLIP.batch, CLIP.num_tokens, 2, generator=draw, dtype=torch.float64) - 0.3
 
 
-def run_case(name: str, plan: CameraShards, rank: int) -> list[Tensor]:
+def run_case(name: str, plan: CameraShards, rank: int, group: Any = None) -> list[Tensor]:
     """This process's output and gradients of q, k and v."""
     encoding, options, keys, own = CASES[name]
     options = dict(options)
@@ -88,8 +89,21 @@ def run_case(name: str, plan: CameraShards, rank: int) -> list[Tensor]:
         options["key_mask"] = part(mask_of(keys), plan, rank, axis=1)
     *inputs, weights = (part(x, plan, rank) for x in features(keys))
     leaves = [x.clone().requires_grad_() for x in inputs]
-    out = sharded_camera_attention(*leaves, operator, plan, **options)
+    out = sharded_camera_attention(*leaves, operator, plan, group=group, **options)
     return [out.detach(), *torch.autograd.grad((out * weights).sum(), leaves)]
+
+
+def run_in_a_group(world_size: int, rank: int) -> list[Tensor] | str:
+    """A case by all processes but the first, whose ranks among themselves are not their own; what the first is told."""
+    plan = shard_cameras(FRAMES, world_size - 1)
+    group = dist.new_group(list(range(1, world_size)))
+    if rank:
+        return run_case("masked and frame-causal", plan, rank - 1, group)
+    try:
+        run_case("masked and frame-causal", plan, 0, group)
+    except ValueError as error:
+        return str(error)
+    return "no error"
 
 
 def run_predicted_depth(plan: CameraShards, rank: int) -> list[Tensor]:
@@ -185,6 +199,7 @@ def work(rank: int, world_size: int, folder: str) -> None:
     )
     plan = shard_cameras(FRAMES, world_size)
     results: dict[str, Any] = {name: run_case(name, plan, rank) for name in CASES}
+    results["group"] = run_in_a_group(world_size, rank)
     results["predicted depth"] = run_predicted_depth(plan, rank)
     results["half precision"] = run_half_precision(plan, rank)
     results["wrong calls"] = wrong_calls(plan, rank)
@@ -196,5 +211,7 @@ def work(rank: int, world_size: int, folder: str) -> None:
 def run_processes(world_size: int) -> list[dict[str, Any]]:
     """What every process found, by rank."""
     with tempfile.TemporaryDirectory(prefix="merope-tests-sharding-") as folder:
-        mp.spawn(work, (world_size, folder), nprocs=world_size)
+        # What is imported here takes longer than what is done: one process imports it for all.
+        multiprocessing.set_forkserver_preload([__name__])
+        mp.start_processes(work, (world_size, folder), nprocs=world_size, start_method="forkserver")
         return [torch.load(Path(folder) / f"{rank}.pt") for rank in range(world_size)]
