@@ -35,7 +35,11 @@ STRANGERS = {
 
 # Each optional package has one folder that may import it, and only inside a function: importing merope
 # must work without it.
-OPTIONAL_HOMES = {"matplotlib": "evaluation", "pycolmap": "evaluation"}
+OPTIONAL_HOMES = {"matplotlib": "evaluation", "pycolmap": "evaluation", "triton": "attention"}
+
+# A Triton kernel is compiled from its source and its module's globals, so these import triton at their tops; what
+# imports them does it inside a function.
+KERNELS = {"attention/fused_kernels.py", "attention/fused_turns.py"}
 
 # Test tools, and packages that do not import beside the CPU build of torch.
 NEVER = {"roma", "evo", "scipy", "hypothesis", "pytest", "beartype", "torchvision", "torchcodec", "nuscenes"}
@@ -148,10 +152,14 @@ def test_optional_packages_have_one_home(relative):
     for package in everywhere & OPTIONAL_HOMES.keys():
         home = OPTIONAL_HOMES[package]
         assert folder_of(relative) == home, f"{relative} imports {package}, whose home is {home}/"
+    if relative in KERNELS:
+        return
     hasty = at_the_top & OPTIONAL_HOMES.keys()
     assert not hasty, (
         f"{relative} imports the optional package {hasty} at its top; move the import into the function"
     )
+    kernels = inner_imports(imports_of(tree, relative, top_only=True)) & {module_of(name) for name in KERNELS}
+    assert not kernels, f"{relative} imports {kernels} at its top, which import an optional package there"
 
 
 @pytest.mark.parametrize("relative", [name for name in NAMES if folder_of(name) in ("cli", "errors", "")])

@@ -17,7 +17,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from merope.attention.fused_rows import (
     Layout,
     from_rows,
-    pair_tables,
+    pair_table,
     plan_layout,
     to_rows,
     triplet_table,
@@ -115,7 +115,7 @@ def fused_attention(
         value_rows,
         key_mask,
         triplet_table(operator),
-        *pair_tables(operator),
+        pair_table(operator),
         scale,
         list(layout),
         operator.num_query_cameras,
@@ -188,7 +188,7 @@ def _launch(
     query: Tensor,
     key: Tensor,
     key_mask: Tensor | None,
-    tables: tuple[Tensor | None, Tensor | None, Tensor | None],
+    tables: tuple[Tensor | None, Tensor | None],
     scale: float,
     layout: list[int],
     cameras: int,
@@ -208,21 +208,18 @@ def _launch(
     else:
         tiles = cameras * -(-per_camera // tile.queries)
         function = fused_kernels.forward if kernel == "forward" else fused_kernels.backward_query
-    axes, cosines, sines = tables
     counts = [heads, cameras, per_camera, num_keys, num_extra, num_keys - num_queries]
-    for table in (axes, cosines):
+    for table in tables:
         if table is None:
             counts += [1, 0, 0]
         else:
             shared_clip, shared_head = table.shape[0] == 1, table.shape[1] == 1
-            counts += [table.shape[3], 0 if shared_clip else table.shape[1], 0 if shared_head else 1]
+            counts += [table.shape[3] - 1, 0 if shared_clip else table.shape[1], 0 if shared_head else 1]
     with torch.cuda.device_of(query):
         function[(tiles * batch * heads,)](
             *tensors,
             key_mask,
-            axes,
-            cosines,
-            sines,
+            *tables,
             scale * math.log2(math.e),
             *counts,
             LAYOUT=plan,
@@ -242,9 +239,8 @@ def _forward(
     key: Tensor,
     value: Tensor,
     key_mask: Tensor | None,
-    axes: Tensor | None,
-    cosines: Tensor | None,
-    sines: Tensor | None,
+    triplets: Tensor | None,
+    pairs: Tensor | None,
     scale: float,
     layout: list[int],
     cameras: int,
@@ -255,7 +251,7 @@ def _forward(
     query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
     out = torch.empty_like(query)
     lse = query.new_empty(query.shape[:3], dtype=torch.float32)
-    tensors, tables = [query, key, value, out, lse], (axes, cosines, sines)
+    tensors, tables = [query, key, value, out, lse], (triplets, pairs)
     _launch(
         "forward", tensors, query, key, _as_bytes(key_mask), tables, scale, layout, cameras, num_extra, causal
     )
@@ -277,9 +273,8 @@ def _backward(
     lse: Tensor,
     grad_out: Tensor,
     key_mask: Tensor | None,
-    axes: Tensor | None,
-    cosines: Tensor | None,
-    sines: Tensor | None,
+    triplets: Tensor | None,
+    pairs: Tensor | None,
     scale: float,
     layout: list[int],
     cameras: int,
@@ -290,7 +285,7 @@ def _backward(
     query, key, value, out, grad_out = (x.contiguous() for x in (query, key, value, out, grad_out))
     grad_query, grad_key, grad_value = (torch.empty_like(x) for x in (query, key, value))
     delta = torch.empty_like(lse)
-    call = (_as_bytes(key_mask), (axes, cosines, sines), scale, layout, cameras, num_extra, causal)
+    call = (_as_bytes(key_mask), (triplets, pairs), scale, layout, cameras, num_extra, causal)
     # The first leaves delta for the second.
     _launch("query", [query, key, value, out, lse, grad_out, grad_query, delta], query, key, *call)
     _launch("key", [query, key, value, lse, grad_out, delta, grad_key, grad_value], query, key, *call)
@@ -306,8 +301,8 @@ def _(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> tuple[Tensor, Tenso
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    query, key, value, key_mask, axes, cosines, sines, *call = inputs
-    ctx.save_for_backward(query, key, value, *output, key_mask, axes, cosines, sines)
+    query, key, value, key_mask, triplets, pairs, *call = inputs
+    ctx.save_for_backward(query, key, value, *output, key_mask, triplets, pairs)
     ctx.call = call
 
 

@@ -141,25 +141,28 @@ def turned_bands(operator: CameraOperator, size: int | None = None) -> list[Band
 
 
 def triplet_table(operator: CameraOperator) -> Tensor | None:
-    """Axes of reflections [B or 1, H or 1, G, E, M, 3] where all bands of triplets are that, else matrices [..., 9]."""
+    """The numbers of triplets, float32 [B or 1, H or 1, G, E + 1, 3 or 9, padded M]; entry E is the identity.
+
+    Where all bands are minimum rotations, sqrt(2) times the axes of their reflections, else matrices row by row.
+    """
     bands = turned_bands(operator, 3)
     reflections = all(isinstance(band.right, MinRotate3) for band in bands)
-    tables = []
+    numbers = []
     for band in bands:
         assert band.right is not None
-        tables.append(
-            torch.stack(band.right.numbers(), dim=-1) if reflections else band.right.matrix().flatten(-2)
-        )
-    return _side_by_side(tables, bands)
+        if reflections:
+            numbers.append(math.sqrt(2) * torch.stack(band.right.numbers(), dim=-2))
+        else:
+            numbers.append(band.right.matrix().flatten(-2).mT)
+    identity = (0.0, 0.0, 0.0) if reflections else (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
+    return _table(numbers, bands, identity)
 
 
-def pair_tables(operator: CameraOperator) -> tuple[Tensor, Tensor] | tuple[None, None]:
-    """Cosines and sines, [B or 1, H or 1, G, E, M, 1] each."""
+def pair_table(operator: CameraOperator) -> Tensor | None:
+    """Cosines and sines, float32 [B or 1, H or 1, G, E + 1, 2, padded M]; entry E is the identity."""
     bands = turned_bands(operator, 2)
-    numbers = [band.right.numbers() for band in bands if band.right is not None]
-    cosines = _side_by_side([cos[..., None] for cos, _ in numbers], bands)
-    sines = _side_by_side([sin[..., None] for _, sin in numbers], bands)
-    return (None, None) if cosines is None or sines is None else (cosines, sines)
+    numbers = [torch.stack(band.right.numbers(), dim=-2) for band in bands if band.right is not None]
+    return _table(numbers, bands, (1.0, 0.0))
 
 
 def to_rows(x: Tensor, operator: CameraOperator, part: str, layout: Layout, dtype: torch.dtype) -> Tensor:
@@ -171,7 +174,9 @@ def to_rows(x: Tensor, operator: CameraOperator, part: str, layout: Layout, dtyp
     active = part != "" and part in operator.acts_on
     turned: dict[int, list[Tensor]] = {3: [], 2: []}
     stays: list[Tensor] = []
-    for band, channels in zip(operator.bands, x.split([b.width for b in operator.bands], dim=-1), strict=True):
+    for band, channels in zip(
+        operator.bands, x.split([b.width for b in operator.bands], dim=-1), strict=True
+    ):
         planes = list(channels.unflatten(-1, (band.num_blocks, band.copies, band.size)).unbind(-1))
         by_camera = _by_camera(band, operator)
         block = band.left if part == "q" else None if by_camera else band.right
@@ -255,21 +260,29 @@ def _blocks_and_copies(bands: Sequence[Band]) -> tuple[int, int]:
     return sum(band.num_blocks * band.copies for band in bands), 1
 
 
-def _side_by_side(tables: Sequence[Tensor], bands: Sequence[Band]) -> Tensor | None:
-    """The numbers of several bands along the axis of blocks, in float32."""
-    if not tables:
+def _table(numbers: Sequence[Tensor], bands: Sequence[Band], identity: Sequence[float]) -> Tensor | None:
+    """Numbers [B, H, G, E, count, M] of several bands side by side, with an entry and with blocks of the identity."""
+    if not numbers:
         return None
-    if len(tables) > 1:
-        _, copies = _blocks_and_copies(bands)
-        batch, heads, cameras = (max(table.shape[axis] for table in tables) for axis in range(3))
-        entries = math.lcm(*(table.shape[3] for table in tables))
-        tables = [
-            table.repeat_interleave(entries // table.shape[3], dim=3)
-            .repeat_interleave(band.copies // copies, dim=4)
-            .expand(batch, heads, cameras, -1, -1, -1)
-            for table, band in zip(tables, bands, strict=True)
-        ]
-    return torch.cat(list(tables), dim=4).float().contiguous()
+    blocks, copies = _blocks_and_copies(bands)
+    batch, heads, cameras = (max(table.shape[axis] for table in numbers) for axis in range(3))
+    entries = math.lcm(*(table.shape[3] for table in numbers))
+    pieces = [
+        table.repeat_interleave(entries // table.shape[3], dim=3).repeat_interleave(
+            band.copies // copies, dim=5
+        )
+        if len(bands) > 1
+        else table
+        for table, band in zip(numbers, bands, strict=True)
+    ]
+    shape = (batch, heads, cameras, entries + 1, len(identity), _power_of_two(blocks))
+    found = torch.empty(shape, dtype=torch.float32, device=numbers[0].device)
+    for number, value in enumerate(identity):
+        found[..., number, :] = value
+    found[..., :entries, :, :blocks] = torch.cat(
+        [piece.expand(batch, heads, cameras, -1, -1, -1) for piece in pieces], dim=-1
+    )
+    return found
 
 
 def _once(planes: Sequence[Tensor], block: Block, *, transpose: bool = False) -> list[Tensor]:
