@@ -15,6 +15,8 @@ import torch
 import tyro
 from tqdm import tqdm
 
+from merope.errors import MeropeError
+from merope.evaluation.plots import new_figure
 from merope.files import require_folder
 
 from .guards import REPOSITORY, Load, Refused, require_green, require_idle, watch
@@ -38,6 +40,9 @@ def main(
         options = tyro.cli(Options, args=arguments, prog="python benchmarks/attention.py")
         device, threads = _resources(options)
         require_folder(options.out)
+        if options.sweeps:
+            # The plots come last; that they cannot be drawn is said first.
+            new_figure(1, 1)
         idle = {"before": _look(look, options)}
         print(idle["before"]["text"])
         tests = None
@@ -47,7 +52,7 @@ def main(
             print(tests)
         results = _measured(options, device, threads)
         idle["after"] = _look(look, options, refuse=False)
-    except (Refused, ValueError, OSError) as error:
+    except (Refused, MeropeError, ValueError, OSError) as error:
         print(f"refused: {error}", file=sys.stderr)
         return REFUSED
     shape = options.resolved_shape
