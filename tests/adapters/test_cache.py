@@ -359,6 +359,24 @@ def test_what_an_eviction_leaves_of_the_newest_chunk_keeps_its_gradient():
     assert tokens(grad, 2, 4).abs().amax((0, 1, 3)).min() > 0
 
 
+@pytest.mark.parametrize("taken", [1, 2])
+def test_a_chunk_that_is_taken_back_leaves_no_gradient_behind(taken):
+    clip = random_drive(1, views=4, grid=GRID)
+    given = [x.clone().requires_grad_() for x in features(clip)]
+    cache = KeyValueCache(MeRoPE(head_dim=DIM))
+    append(cache, clip, given, 0, 2)
+    append(cache, clip, given, 2, 4)
+    cache.rewind(taken)
+    last = 4 - taken
+    out = cache.attend(tokens(given[0], last - 1, last))
+    other, _, _ = filled(views=4, chunks=[])
+    with torch.no_grad():
+        append(other, clip, given, 0, last)
+        expected = other.attend(tokens(given[0], last - 1, last))
+    torch.testing.assert_close(out.detach(), expected, rtol=0, atol=1e-12)
+    assert torch.autograd.grad(out.sum(), given[1], allow_unused=True)[0] is None
+
+
 def test_poses_that_need_a_gradient_are_refused():
     clip = random_drive(1, views=2, grid=GRID)
     _, key, value = features(clip)
