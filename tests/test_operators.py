@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from merope.geometry.rotations import rotvec_to_matrix
-from merope.operators import Band, CameraOperator, Matrix4, MinRotate3, Rotate2, Rotate3
+from merope.operators import Band, CameraOperator, Matrix4, MinRotate3, Rotate2, Rotate3, apply_block
 from tests.support.operators import BATCH, CAMERAS, KEYS, PER_CAMERA, random_operator
 
 
@@ -32,7 +32,7 @@ def test_a_block_applies_its_matrix_or_the_transpose(kind, transpose):
     if transpose:
         matrix = matrix.mT
     expected = torch.einsum("bnmij,bnjmc->bnimc", matrix, x)
-    torch.testing.assert_close(block.apply(x, transpose=transpose), expected, rtol=0, atol=1e-14)
+    torch.testing.assert_close(apply_block(block, x, transpose=transpose), expected, rtol=0, atol=1e-14)
     assert block.entries(1) == 5
 
 

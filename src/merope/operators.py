@@ -11,7 +11,7 @@ Inside, the channels of a band are planar (all x, then all y, then all z), which
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
@@ -30,8 +30,18 @@ class Block(Protocol):
         """Side of the map: 2, 3 or 4."""
         ...
 
-    def apply(self, x: Tensor, *, transpose: bool = False) -> Tensor:
-        """Map planar channels ``[..., size, M, copies]``; factors broadcast over the leading axes."""
+    def numbers(self) -> tuple[Tensor, ...]:
+        """What describes one map, number by number, ``[..., M]`` each; `combine` takes them in this order."""
+        ...
+
+    @staticmethod
+    def combine(
+        numbers: Sequence[Tensor],
+        planes: Sequence[Tensor],
+        *,
+        transpose: bool = False,
+    ) -> Sequence[Tensor]:
+        """The map on ``size`` planes of channels, in any layout in which the numbers broadcast against them."""
         ...
 
     def matrix(self) -> Tensor:
@@ -45,6 +55,12 @@ class Block(Protocol):
     def map_tensors(self, function: TensorMap) -> Self:
         """The same block with every tensor replaced by ``function(tensor)``."""
         ...
+
+
+def apply_block(block: Block, x: Tensor, *, transpose: bool = False) -> Tensor:
+    """A block on planar channels ``[..., size, M, copies]``; factors broadcast over the leading axes."""
+    numbers = [number[..., None] for number in block.numbers()]
+    return torch.stack(list(block.combine(numbers, x.unbind(-3), transpose=transpose)), dim=-3)
 
 
 def _tensors_mapped(block: Any, function: TensorMap) -> Any:
@@ -61,9 +77,17 @@ class Rotate3:
     def size(self) -> int:
         return 3
 
-    def apply(self, x: Tensor, *, transpose: bool = False) -> Tensor:
-        m = self.rotation.mT if transpose else self.rotation
-        return _apply_matrix(m, x, 3)
+    def numbers(self) -> tuple[Tensor, ...]:
+        return self.rotation.flatten(-2).unbind(-1)
+
+    @staticmethod
+    def combine(
+        numbers: Sequence[Tensor],
+        planes: Sequence[Tensor],
+        *,
+        transpose: bool = False,
+    ) -> Sequence[Tensor]:
+        return _matrix_on_planes(numbers, planes, transpose=transpose)
 
     def matrix(self) -> Tensor:
         return self.rotation
@@ -88,16 +112,22 @@ class MinRotate3:
     def size(self) -> int:
         return 3
 
-    def apply(self, x: Tensor, *, transpose: bool = False) -> Tensor:
-        # h against the planar axis of size 3: [..., 3, M, 1]
-        h = self.axis.mT[..., None]
-        hx, hy, hz = h.unbind(-3)
-        x0, x1, x2 = x.unbind(-3)
-        if transpose:
-            along = 2 * (hx * x0 + hy * x1 + hz * x2)
-            return torch.stack([x0 - hx * along, x1 - hy * along, hz * along - x2], dim=-3)
-        along = 2 * (hz * x2 - hx * x0 - hy * x1)
-        return torch.stack([hx * along + x0, hy * along + x1, hz * along - x2], dim=-3)
+    def numbers(self) -> tuple[Tensor, ...]:
+        return self.axis.unbind(-1)
+
+    @staticmethod
+    def combine(
+        numbers: Sequence[Tensor],
+        planes: Sequence[Tensor],
+        *,
+        transpose: bool = False,
+    ) -> Sequence[Tensor]:
+        # The map is the reflection I - 2 h h^T after (its transpose: before) z -> -z.
+        hx, hy, hz = numbers
+        x, y, z = planes
+        sign = 1 if transpose else -1
+        along = 2 * (hx * x + hy * y + sign * hz * z)
+        return x - hx * along, y - hy * along, sign * hz * along - z
 
     def matrix(self) -> Tensor:
         outer = 2 * self.axis[..., :, None] * self.axis[..., None, :]
@@ -123,12 +153,21 @@ class Rotate2:
     def size(self) -> int:
         return 2
 
-    def apply(self, x: Tensor, *, transpose: bool = False) -> Tensor:
-        cos, sin = self.cos[..., None], self.sin[..., None]
-        first, second = x.unbind(-3)
+    def numbers(self) -> tuple[Tensor, ...]:
+        return self.cos, self.sin
+
+    @staticmethod
+    def combine(
+        numbers: Sequence[Tensor],
+        planes: Sequence[Tensor],
+        *,
+        transpose: bool = False,
+    ) -> Sequence[Tensor]:
+        cos, sin = numbers
+        first, second = planes
         if transpose:
-            return torch.stack([cos * first + sin * second, cos * second - sin * first], dim=-3)
-        return torch.stack([cos * first - sin * second, cos * second + sin * first], dim=-3)
+            return cos * first + sin * second, cos * second - sin * first
+        return cos * first - sin * second, cos * second + sin * first
 
     def matrix(self) -> Tensor:
         return torch.stack([self.cos, -self.sin, self.sin, self.cos], dim=-1).unflatten(-1, (2, 2))
@@ -150,9 +189,17 @@ class Matrix4:
     def size(self) -> int:
         return 4
 
-    def apply(self, x: Tensor, *, transpose: bool = False) -> Tensor:
-        m = self.values.mT if transpose else self.values
-        return _apply_matrix(m, x, 4)
+    def numbers(self) -> tuple[Tensor, ...]:
+        return self.values.flatten(-2).unbind(-1)
+
+    @staticmethod
+    def combine(
+        numbers: Sequence[Tensor],
+        planes: Sequence[Tensor],
+        *,
+        transpose: bool = False,
+    ) -> Sequence[Tensor]:
+        return _matrix_on_planes(numbers, planes, transpose=transpose)
 
     def matrix(self) -> Tensor:
         return self.values
@@ -164,15 +211,22 @@ class Matrix4:
         return _tensors_mapped(self, function)
 
 
-def _apply_matrix(m: Tensor, x: Tensor, size: int) -> Tensor:
-    planes = x.unbind(-3)
-    out = []
+def _matrix_on_planes(
+    entries: Sequence[Tensor],
+    planes: Sequence[Tensor],
+    *,
+    transpose: bool,
+) -> Sequence[Tensor]:
+    """A matrix given entry by entry, row after row, on one plane per column."""
+    size = len(planes)
+    turned = []
     for row in range(size):
-        total = m[..., row, 0, None] * planes[0]
-        for column in range(1, size):
-            total = total + m[..., row, column, None] * planes[column]
-        out.append(total)
-    return torch.stack(out, dim=-3)
+        line = entries[row::size] if transpose else entries[row * size : (row + 1) * size]
+        total = line[0] * planes[0]
+        for entry, plane in zip(line[1:], planes[1:], strict=True):
+            total = total + entry * plane
+        turned.append(total)
+    return turned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

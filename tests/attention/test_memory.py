@@ -1,4 +1,4 @@
-"""The working set of `chunked`: a few query cameras' keys and values, in the backward pass too."""
+"""The working set of `chunked` over the platform's attention: a few query cameras' keys and values, also backward."""
 
 import pytest
 import torch
@@ -9,6 +9,12 @@ from merope.encodings import MeRoPE
 from tests.support.memory import LiveBytes
 
 HEADS, SIZE = 2, 64
+
+
+@pytest.fixture(autouse=True)
+def without_tiles(monkeypatch):
+    """As on a device that tiles are not made for; what those hold is tested beside them."""
+    monkeypatch.setattr("merope.attention.chunked.why_not_tiled", lambda *arguments: "not here")
 
 
 def peaks(views, budget):

@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
+from merope.attention.tiled import tiled_attention, why_not_tiled
 from merope.attention.visibility import visible_keys
-from merope.operators import Band, Block, CameraOperator
+from merope.operators import Band, Block, CameraOperator, apply_block
 
 
 def chunked_attention(
@@ -28,18 +29,62 @@ def chunked_attention(
     frame_causal: bool,
     memory_budget: int,
 ) -> Tensor:
-    """Eq. 1 by factored transforms and the platform's own attention, a few query cameras at a time."""
+    """Eq. 1 by factored transforms, a few query cameras at a time.
+
+    Grouped operators on a CPU go through tiles made for its cache (`merope.attention.tiled`) where those can serve; the
+    rest through the platform's own attention.
+    """
     compute = _compute_dtype(query)
-    num_queries, num_keys = operator.num_queries, operator.num_keys
-    query_bands = _split(query[:, :, :num_queries], operator)
+    of_cameras = query[:, :, : operator.num_queries]
+    seen = visible_keys(operator, extra_tokens, key_mask, frame_causal=frame_causal)
+    by_camera = operator.grouped or frame_causal
+    if by_camera and why_not_tiled(of_cameras, key, value, operator, compute) is None:
+        per_camera = operator.num_queries // operator.num_query_cameras
+        out = tiled_attention(
+            of_cameras,
+            key,
+            value,
+            operator,
+            key_mask=key_mask,
+            causal_offset=operator.num_keys - operator.num_queries + per_camera if frame_causal else None,
+            memory_budget=memory_budget,
+        )
+    else:
+        seen_by_camera = None
+        if seen is not None:
+            rows = operator.num_queries // operator.num_query_cameras if frame_causal else 1
+            seen_by_camera = seen[:, 0, : operator.num_queries : rows]  # [B or 1, G or 1, N]
+        out = _over_cameras(
+            of_cameras, key, value, operator, compute, seen_by_camera, extra_tokens, by_camera, memory_budget
+        )
+    if extra_tokens:
+        # A token without a camera has no query camera either: it meets raw keys and values.
+        raw = _attention(
+            query[:, :, None, operator.num_queries :].to(compute),
+            key[:, :, None].to(compute),
+            value[:, :, None].to(compute),
+            None if seen is None else seen[:, 0, -1:],
+        )
+        out = torch.cat([out, raw.squeeze(2).to(query.dtype)], dim=2)
+    return out
+
+
+def _over_cameras(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    operator: CameraOperator,
+    compute: torch.dtype,
+    seen: Tensor | None,
+    extra_tokens: int,
+    by_camera: bool,
+    memory_budget: int,
+) -> Tensor:
+    """Queries with cameras; ``seen`` is [B or 1, G or 1, N] booleans."""
+    query_bands = _split(query, operator)
     if "q" in operator.acts_on:
         query_bands = [_once(x, band.left) for x, band in zip(query_bands, operator.bands, strict=True)]
-    groups = operator.num_query_cameras if operator.grouped or frame_causal else 1
-    seen = visible_keys(operator, extra_tokens, key_mask, frame_causal=frame_causal)
-    seen_by_camera = None
-    if seen is not None:
-        rows = operator.num_queries // groups if frame_causal else 1
-        seen_by_camera = seen[:, 0, : operator.num_queries : rows]  # [B or 1, G or 1, N]
+    groups = operator.num_query_cameras if by_camera else 1
     turned_query = _join(query_bands).to(compute).unflatten(2, (groups, -1))  # [B, H, G, P, D]
     keys = _Transformed(key, operator, active="k" in operator.acts_on, extra_tokens=extra_tokens)
     values = _Transformed(value, operator, active="v" in operator.acts_on, extra_tokens=extra_tokens)
@@ -49,14 +94,13 @@ def chunked_attention(
             chunk,
             keys.for_cameras(first, last).to(compute),
             values.for_cameras(first, last).to(compute),
-            seen_by_camera[:, first:last] if frame_causal and seen_by_camera is not None else seen_by_camera,
+            seen if seen is None or seen.shape[1] == 1 else seen[:, first:last],
         )
 
     batch, heads = query.shape[:2]
-    itemsize = torch.tensor(
-        [], dtype=operator.tensors()[0].dtype if operator.tensors() else compute
-    ).element_size()
-    per_camera = 2 * batch * heads * (num_keys + extra_tokens) * operator.head_dim * itemsize
+    factors = operator.tensors()
+    itemsize = max(compute.itemsize, *(factor.dtype.itemsize for factor in factors[:1]), 1)
+    per_camera = 2 * batch * heads * (operator.num_keys + extra_tokens) * operator.head_dim * itemsize
     step = max(1, min(groups, memory_budget // per_camera))
     # One chunk fits the budget and is kept; several are recomputed in the backward pass.
     recompute = step < groups and torch.is_grad_enabled()
@@ -74,17 +118,7 @@ def chunked_attention(
         out_bands = [
             _once(x, band.left, transpose=True) for x, band in zip(out_bands, operator.bands, strict=True)
         ]
-    result = _paper_order(out_bands).to(query.dtype)
-    if extra_tokens:
-        # A token without a camera has no query camera either: it meets raw keys and values.
-        raw = _attention(
-            query[:, :, None, num_queries:].to(compute),
-            key[:, :, None].to(compute),
-            value[:, :, None].to(compute),
-            None if seen is None else seen[:, 0, -1:],
-        )
-        result = torch.cat([result, raw.squeeze(2).to(query.dtype)], dim=2)
-    return result
+    return _paper_order(out_bands).to(query.dtype)
 
 
 class _Transformed:
@@ -181,7 +215,7 @@ def _once(x: Tensor, block: Block | None, *, transpose: bool = False) -> Tensor:
     if block is None:
         return x
     spread = x.unflatten(2, (block.entries(2), -1))  # [B, H, E, span, size, M, copies]
-    return block.map_tensors(_unsqueezed(3)).apply(spread, transpose=transpose).flatten(2, 3)
+    return apply_block(block.map_tensors(_unsqueezed(3)), spread, transpose=transpose).flatten(2, 3)
 
 
 def _per_camera(x: Tensor, band: Band, first: int, last: int) -> Tensor:
@@ -189,4 +223,4 @@ def _per_camera(x: Tensor, band: Band, first: int, last: int) -> Tensor:
     assert band.right is not None
     block = band.right.map_tensors(lambda tensor: tensor[:, :, first:last].unsqueeze(4))
     spread = x.unflatten(2, (band.right.entries(3), -1))[:, :, None]
-    return block.apply(spread).flatten(3, 4).flatten(-3)
+    return apply_block(block, spread).flatten(3, 4).flatten(-3)

@@ -1,0 +1,241 @@
+"""An operator's maps on token-last rows ``[channel, token]``, channels in the paper's order.
+
+Every channel is one contiguous run of tokens, so the bands' small maps vectorise along tokens, and neither planes nor
+interleaved coordinates need another layout. Maps are written into memory that the caller keeps.
+
+Dimension letters: B batch, H heads, h heads in hand, G query cameras, N tokens, D channels, M blocks, C copies,
+E entries of a factor, R tokens that an entry serves.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from merope.operators import Band, Block, CameraOperator, Matrix4, MinRotate3, Rotate2, Rotate3
+
+KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Rotate2, Rotate3, MinRotate3, Matrix4)}
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One side's map of one band: where its channels stand, and which of the operator's tensors describe it."""
+
+    band: Band
+    first: int
+    kind: Any
+    """The class of its blocks."""
+    tensors: slice
+
+    @property
+    def channels(self) -> slice:
+        """The band's channels in a head."""
+        return slice(self.first, self.first + self.band.width)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An operator without its tensors, sorted by what attention does when."""
+
+    num_query_cameras: int
+    num_queries: int
+    num_keys: int
+    acts_on: str
+    left: tuple[Turn, ...]
+    once: tuple[Turn, ...]
+    """Right maps that all query cameras share."""
+    grouped: tuple[Turn, ...]
+    """Right maps that depend on the query camera."""
+    kept_left: tuple[slice, ...]
+    """Channels without a left map."""
+    kept_right: tuple[slice, ...]
+
+    @property
+    def grouped_width(self) -> int:
+        """Number of channels whose right maps depend on the query camera."""
+        return sum(turn.band.width for turn in self.grouped)
+
+    @property
+    def ungrouped(self) -> tuple[slice, ...]:
+        """Runs of all other channels, as long as can be."""
+        runs: list[slice] = []
+        for run in sorted(
+            [turn.channels for turn in self.once] + list(self.kept_right), key=lambda run: run.start
+        ):
+            if runs and runs[-1].stop == run.start:
+                runs[-1] = slice(runs[-1].start, run.stop)
+            else:
+                runs.append(run)
+        return tuple(runs)
+
+
+def describe(operator: CameraOperator) -> str:
+    """Everything about an operator but its tensors, as a word that passes an operator's door of torch."""
+
+    def kind(block: Block | None) -> str:
+        return "" if block is None else type(block).__name__
+
+    head = f"{operator.num_query_cameras},{operator.num_queries},{operator.num_keys},{''.join(sorted(operator.acts_on))}"
+    bands = (
+        f"{band.width},{band.size},{band.num_blocks},{int(band.grouped)},{kind(band.left)},{kind(band.right)}"
+        for band in operator.bands
+    )
+    return ";".join((head, *bands))
+
+
+@lru_cache(maxsize=256)
+def plan_of(description: str) -> Plan:
+    """What `describe` wrote, against ``operator.tensors()`` in their order."""
+    head, *words = description.split(";")
+    cameras, queries, keys, acts_on = head.split(",")
+    turns: dict[str, list[Turn]] = {"left": [], "once": [], "grouped": []}
+    kept: dict[str, list[slice]] = {"left": [], "right": []}
+    first = tensor = 0
+    for word in words:
+        width, size, num_blocks, grouped, left, right = word.split(",")
+        band = Band(name="", width=int(width), size=int(size), num_blocks=int(num_blocks))
+        for side, name in (("left", left), ("right", right)):
+            if not name:
+                kept[side].append(slice(first, first + band.width))
+                continue
+            kind = KINDS[name]
+            turn = Turn(band, first, kind, slice(tensor, tensor + len(kind.__slots__)))
+            turns["left" if side == "left" else "grouped" if grouped == "1" else "once"].append(turn)
+            tensor += len(kind.__slots__)
+        first += band.width
+    return Plan(
+        num_query_cameras=int(cameras),
+        num_queries=int(queries),
+        num_keys=int(keys),
+        acts_on=acts_on,
+        left=tuple(turns["left"]),
+        once=tuple(turns["once"]),
+        grouped=tuple(turns["grouped"]),
+        kept_left=tuple(kept["left"]),
+        kept_right=tuple(kept["right"]),
+    )
+
+
+class ClipMaps:
+    """The maps of one clip of a batch, applied to rows [S, h, D, N] by compiled loops (`turns`).
+
+    ``heads`` are those in hand, ``first`` is the first key in hand among all.
+    """
+
+    def __init__(self, plan: Plan, factors: Sequence[Tensor], clip: int) -> None:
+        self.plan = plan
+        self._left = [_BandMaps(turn, factors, clip, plan.num_queries) for turn in plan.left]
+        self._once = [_BandMaps(turn, factors, clip, plan.num_keys) for turn in plan.once]
+        self._grouped = [_BandMaps(turn, factors, clip, plan.num_keys) for turn in plan.grouped]
+        self.unit = math.lcm(1, *(maps.run for maps in (*self._once, *self._grouped)))
+        """Keys may be cut at multiples of this many: no entry of a right factor serves both sides."""
+
+    def left(self, rows: Tensor, out: Tensor, heads: slice, *, transpose: bool = False) -> None:
+        """Left maps of all queries, ``rows`` [1, h, D, N] into ``out``."""
+        self._ungrouped(self._left, self.plan.kept_left, rows, out, heads, 0, transpose)
+
+    def once(self, rows: Tensor, out: Tensor, heads: slice, first: int, *, transpose: bool = False) -> None:
+        """Right maps that all query cameras share, ``rows`` [1, h, D, T] into ``out`` but for grouped channels."""
+        self._ungrouped(self._once, self.plan.kept_right, rows, out, heads, first, transpose)
+
+    @staticmethod
+    def _ungrouped(
+        bands: "list[_BandMaps]",
+        kept: tuple[slice, ...],
+        rows: Tensor,
+        out: Tensor,
+        heads: slice,
+        first: int,
+        transpose: bool,
+    ) -> None:
+        if transpose:
+            # Transposed maps are added to what they write.
+            out.zero_()
+        for maps in bands:
+            sides = (out, rows) if transpose else (rows, out)
+            maps.apply(*sides, (maps.turn.first, maps.turn.first), heads, first=first, back=transpose)
+        for channels in kept:
+            out[..., channels, :].copy_(rows[..., channels, :])
+
+    def take_grouped(self, rows: Tensor, out: Tensor) -> None:
+        """The channels of grouped maps in ``rows`` [..., D, N], side by side into ``out`` [..., grouped_width, N]."""
+        first = 0
+        for turn in self.plan.grouped:
+            out[..., first : first + turn.band.width, :].copy_(rows[..., turn.channels, :])
+            first += turn.band.width
+
+    def put_grouped(self, rows: Tensor, out: Tensor) -> None:
+        """`take_grouped` undone: its channels back to where they stand in a head."""
+        first = 0
+        for turn in self.plan.grouped:
+            out[..., turn.channels, :].copy_(rows[..., first : first + turn.band.width, :])
+            first += turn.band.width
+
+    def turn(
+        self,
+        taken: Tensor,
+        rows: Tensor,
+        sides: slice,
+        heads: slice,
+        *,
+        first: int,
+        camera: int,
+        back: bool = False,
+    ) -> None:
+        """Taken channels [2, h, grouped_width, T] of keys and values under a query camera's maps into ``rows`` [2, h, D, T].
+
+        With ``back``, ``rows`` under the transposed maps on top of the taken channels. ``sides`` says which of keys and
+        values.
+        """
+        at = 0
+        for maps in self._grouped:
+            firsts = (at, maps.turn.first)
+            maps.apply(taken, rows, firsts, heads, sides=sides, first=first, camera=camera, back=back)
+            at += maps.turn.band.width
+
+
+class _BandMaps:
+    """One band's maps with their numbers token-last, [n, H or 1, G or 1, M, E]."""
+
+    def __init__(self, turn: Turn, factors: Sequence[Tensor], clip: int, tokens: int) -> None:
+        self.turn = turn
+        numbers = torch.stack([number[clip] for number in turn.kind(*factors[turn.tensors]).numbers()]).mT
+        self._numbers = (numbers if numbers.ndim == 5 else numbers.unsqueeze(2)).contiguous().numpy()
+        self.run = tokens // numbers.shape[-1]
+        """Tokens that an entry serves."""
+
+    def apply(
+        self,
+        taken: Tensor,
+        rows: Tensor,
+        firsts: tuple[int, int],
+        heads: slice,
+        *,
+        first: int,
+        back: bool,
+        sides: slice = slice(0, 1),
+        camera: int = 0,
+    ) -> None:
+        """`turns.turn` for this band, whose channels begin at ``firsts`` in ``taken`` and ``rows``."""
+        # Compiled when first used: importing merope should not wait for numba.
+        from merope.attention import turns
+
+        turns.turn(
+            turns.KINDS[self.turn.kind],
+            self.turn.band.size,
+            taken.numpy(),
+            rows.numpy(),
+            self._numbers,
+            (sides.start, sides.stop),
+            firsts,
+            heads.start,
+            camera,
+            (first, min(taken.shape[-1], rows.shape[-1])),
+            self.run,
+            self.turn.band.copies,
+            back,
+        )

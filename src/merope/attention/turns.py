@@ -1,0 +1,149 @@
+"""Grouped maps as compiled loops: one pass over memory where torch's operations take ten.
+
+The formulas are those of the blocks in `merope.operators`, to which a test holds these loops.
+"""
+
+# Numba infers the types of these functions at each call.
+# mypy: disable-error-code="no-untyped-def"
+
+import numpy as np
+from numba import njit
+
+from merope.operators import Matrix4, MinRotate3, Rotate2, Rotate3
+
+# Tokens at a time: a block's coordinates and numbers then fit a core's first cache.
+_STRIP = 512
+
+_PLANE, _REFLECTION, _MATRIX = 0, 1, 2
+KINDS: dict[type, int] = {Rotate2: _PLANE, MinRotate3: _REFLECTION, Rotate3: _MATRIX, Matrix4: _MATRIX}
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
+def turn(kind, size, taken, rows, numbers, sides, firsts, head, camera, tokens, run, copies, back):
+    """One band's maps under one query camera, between the channels taken from tokens and those of a head.
+
+    ``taken`` [S, h, d, T] is read and ``rows`` [S, h, D, T] written; with ``back`` the transposed map of ``rows`` is
+    added to ``taken``. Of both, ``sides`` are the first and last of S (keys, values), and ``firsts`` where the band
+    begins. ``numbers`` [n, H or 1, G, M, E] are ordered as `Block.numbers` has them; ``head`` is the first head in
+    hand, ``tokens`` the first of T and the count, counted by the entries, of which each serves ``run`` tokens. Blocks are
+    repeated ``copies`` times.
+    """
+    first_token, count = tokens
+    shared = numbers.shape[1] == 1
+    number = np.empty((numbers.shape[0], _STRIP), rows.dtype)
+    spare = np.empty(_STRIP, rows.dtype)
+    for start in range(0, count, _STRIP):
+        stop = min(count, start + _STRIP)
+        length = stop - start
+        for m in range(numbers.shape[3]):
+            for h in range(rows.shape[1]):
+                if h == 0 or not shared:
+                    own = 0 if shared else head + h
+                    for i in range(numbers.shape[0]):
+                        _spread(number[i], numbers[i, own, camera, m], first_token + start, length, run)
+                for s in range(sides[0], sides[1]):
+                    for k in range(copies):
+                        offset = size * (m * copies + k)
+                        i, j = firsts[0] + offset, firsts[1] + offset
+                        # One-dimensional slices of a contiguous array: the compiler then knows their stride.
+                        if kind == _PLANE:
+                            _plane(
+                                taken[s, h, i, start:stop],
+                                taken[s, h, i + 1, start:stop],
+                                rows[s, h, j, start:stop],
+                                rows[s, h, j + 1, start:stop],
+                                number[0],
+                                number[1],
+                                back,
+                            )
+                        elif kind == _REFLECTION:
+                            _reflection(
+                                taken[s, h, i, start:stop],
+                                taken[s, h, i + 1, start:stop],
+                                taken[s, h, i + 2, start:stop],
+                                rows[s, h, j, start:stop],
+                                rows[s, h, j + 1, start:stop],
+                                rows[s, h, j + 2, start:stop],
+                                number[0],
+                                number[1],
+                                number[2],
+                                spare,
+                                back,
+                            )
+                        else:
+                            for row in range(size):
+                                for column in range(size):
+                                    _entry(
+                                        taken[s, h, i + column, start:stop],
+                                        rows[s, h, j + row, start:stop],
+                                        number[row * size + column],
+                                        column == 0,
+                                        back,
+                                    )
+
+
+@njit(nogil=True, error_model="numpy")
+def _spread(to, entries, first, length, run):
+    """Each entry to the tokens that it serves."""
+    if run == 1:
+        for n in range(length):
+            to[n] = entries[first + n]
+    else:
+        entry, left = first // run, run - first % run
+        n = 0
+        while n < length:
+            stop = min(n + left, length)
+            to[n:stop] = entries[entry]
+            n, entry, left = stop, entry + 1, run
+
+
+@njit(nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})
+def _plane(t0, t1, r0, r1, cos, sin, back):
+    length = len(t0)
+    if back:
+        for n in range(length):
+            t0[n] += cos[n] * r0[n] + sin[n] * r1[n]
+        for n in range(length):
+            t1[n] += cos[n] * r1[n] - sin[n] * r0[n]
+    else:
+        for n in range(length):
+            r0[n] = cos[n] * t0[n] - sin[n] * t1[n]
+        for n in range(length):
+            r1[n] = cos[n] * t1[n] + sin[n] * t0[n]
+
+
+@njit(nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})
+def _reflection(tx, ty, tz, rx, ry, rz, hx, hy, hz, along, back):
+    length = len(tx)
+    if back:
+        for n in range(length):
+            along[n] = 2 * (hx[n] * rx[n] + hy[n] * ry[n] + hz[n] * rz[n])
+        for n in range(length):
+            tx[n] += rx[n] - hx[n] * along[n]
+        for n in range(length):
+            ty[n] += ry[n] - hy[n] * along[n]
+        for n in range(length):
+            tz[n] += hz[n] * along[n] - rz[n]
+    else:
+        for n in range(length):
+            along[n] = 2 * (hx[n] * tx[n] + hy[n] * ty[n] - hz[n] * tz[n])
+        for n in range(length):
+            rx[n] = tx[n] - hx[n] * along[n]
+        for n in range(length):
+            ry[n] = ty[n] - hy[n] * along[n]
+        for n in range(length):
+            rz[n] = -tz[n] - hz[n] * along[n]
+
+
+@njit(nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})
+def _entry(t, r, entry, is_first, back):
+    length = len(t)
+    if back:
+        for n in range(length):
+            t[n] += entry[n] * r[n]
+    elif is_first:
+        for n in range(length):
+            r[n] = entry[n] * t[n]
+    else:
+        for n in range(length):
+            r[n] += entry[n] * t[n]
