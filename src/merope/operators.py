@@ -20,6 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 TensorMap = Callable[[Tensor], Tensor]
+Tensors = Sequence[Tensor]
 
 
 class Block(Protocol):
@@ -35,12 +36,7 @@ class Block(Protocol):
         ...
 
     @staticmethod
-    def combine(
-        numbers: Sequence[Tensor],
-        planes: Sequence[Tensor],
-        *,
-        transpose: bool = False,
-    ) -> Sequence[Tensor]:
+    def combine(numbers: Tensors, planes: Tensors, *, transpose: bool = False) -> Tensors:
         """The map on ``size`` planes of channels, in any layout in which the numbers broadcast against them."""
         ...
 
@@ -81,12 +77,7 @@ class Rotate3:
         return self.rotation.flatten(-2).unbind(-1)
 
     @staticmethod
-    def combine(
-        numbers: Sequence[Tensor],
-        planes: Sequence[Tensor],
-        *,
-        transpose: bool = False,
-    ) -> Sequence[Tensor]:
+    def combine(numbers: Tensors, planes: Tensors, *, transpose: bool = False) -> Tensors:
         return _matrix_on_planes(numbers, planes, transpose=transpose)
 
     def matrix(self) -> Tensor:
@@ -116,12 +107,7 @@ class MinRotate3:
         return self.axis.unbind(-1)
 
     @staticmethod
-    def combine(
-        numbers: Sequence[Tensor],
-        planes: Sequence[Tensor],
-        *,
-        transpose: bool = False,
-    ) -> Sequence[Tensor]:
+    def combine(numbers: Tensors, planes: Tensors, *, transpose: bool = False) -> Tensors:
         # The map is the reflection I - 2 h h^T after (its transpose: before) z -> -z.
         hx, hy, hz = numbers
         x, y, z = planes
@@ -157,12 +143,7 @@ class Rotate2:
         return self.cos, self.sin
 
     @staticmethod
-    def combine(
-        numbers: Sequence[Tensor],
-        planes: Sequence[Tensor],
-        *,
-        transpose: bool = False,
-    ) -> Sequence[Tensor]:
+    def combine(numbers: Tensors, planes: Tensors, *, transpose: bool = False) -> Tensors:
         cos, sin = numbers
         first, second = planes
         if transpose:
@@ -193,12 +174,7 @@ class Matrix4:
         return self.values.flatten(-2).unbind(-1)
 
     @staticmethod
-    def combine(
-        numbers: Sequence[Tensor],
-        planes: Sequence[Tensor],
-        *,
-        transpose: bool = False,
-    ) -> Sequence[Tensor]:
+    def combine(numbers: Tensors, planes: Tensors, *, transpose: bool = False) -> Tensors:
         return _matrix_on_planes(numbers, planes, transpose=transpose)
 
     def matrix(self) -> Tensor:
