@@ -74,8 +74,9 @@ def _per_token(bands: tuple[Band, ...], side: str, tokens: int) -> tuple[Tensor,
 def plain_attention(query: Tensor, key: Tensor, value: Tensor, factors: Factors) -> Tensor:
     """Attention under the factors, planar channels in and out."""
     width = query.shape[-1] - 2 * factors.left_cos.shape[-1]
+    # One cat of all planes: of a cat of cats the compiler makes copies.
     query, key, value = (
-        torch.cat([_map4(x[..., :width], matrix), _turn(x[..., width:], cos, sin)], dim=-1).to(x.dtype)
+        torch.cat([*_map4(x[..., :width], matrix), *_turn(x[..., width:], cos, sin)], dim=-1).to(x.dtype)
         for x, matrix, cos, sin in (
             (query, factors.left, factors.left_cos, factors.left_sin),
             (key, factors.right, factors.right_cos, factors.right_sin),
@@ -84,21 +85,21 @@ def plain_attention(query: Tensor, key: Tensor, value: Tensor, factors: Factors)
     )
     out = scaled_dot_product_attention(query, key, value)
     back = (
-        _map4(out[..., :width], factors.left.mT),
-        _turn(out[..., width:], factors.left_cos, -factors.left_sin),
+        *_map4(out[..., :width], factors.left.mT),
+        *_turn(out[..., width:], factors.left_cos, -factors.left_sin),
     )
     return torch.cat(back, dim=-1).to(out.dtype)
 
 
-def _map4(x: Tensor, matrix: Tensor) -> Tensor:
+def _map4(x: Tensor, matrix: Tensor) -> list[Tensor]:
     planes = x.chunk(4, dim=-1)
     rows = []
     for row in range(4):
         m0, m1, m2, m3 = (matrix[..., row, column, None] for column in range(4))
         rows.append(m0 * planes[0] + m1 * planes[1] + m2 * planes[2] + m3 * planes[3])
-    return torch.cat(rows, dim=-1)
+    return rows
 
 
-def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> list[Tensor]:
     first, second = x.chunk(2, dim=-1)
-    return torch.cat([cos * first - sin * second, cos * second + sin * first], dim=-1)
+    return [cos * first - sin * second, cos * second + sin * first]

@@ -119,10 +119,10 @@ def spread_text(values: Mapping[str, float] | None, digits: int) -> str:
 def _point_table(results: Mapping[str, Any], point: Mapping[str, Any]) -> list[str]:
     threads = point["threads"]
     one_thread = point["purpose"] == "one thread"
-    where = f"{threads} thread{'s' * (threads != 1)}" if results["machine"]["device"] == "cpu" else "GPU"
+    where = _count(threads, "thread") if results["machine"]["device"] == "cpu" else "GPU"
     lines = [
-        f"{point['direction'].capitalize()}, {where}, {point['num_rounds']} rounds; reference `{point['reference']}`, "
-        f"floor `{point['floor']}`.",
+        f"{point['direction'].capitalize()}, {where}, {_count(point['num_rounds'], 'round')}; "
+        f"reference `{point['reference']}`, floor `{point['floor']}`.",
         "",
     ]
     header = ["", "latency (ms)", "/ UCPE", "/ plain attention"]
@@ -145,6 +145,10 @@ def _point_table(results: Mapping[str, Any], point: Mapping[str, Any]) -> list[s
             row += _memory_cells(results, point, name)
         rows.append(row)
     return lines + table(header, rows)
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'s' * (number != 1)}"
 
 
 def _memory_cells(results: Mapping[str, Any], point: Mapping[str, Any], name: str) -> list[str]:
