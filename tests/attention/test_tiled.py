@@ -2,6 +2,7 @@
 
 import threading
 
+import numpy as np
 import pytest
 import torch
 
@@ -300,21 +301,10 @@ def test_compiled_loops_are_the_blocks(kind, run, back):
     planar = source.mT.unflatten(-1, (num_blocks, copies, size)).movedim(-1, -3)  # [2, h, T, size, M, C]
     of_tokens = block.map_tensors(lambda x: x[:, 1, first:].repeat_interleave(run, dim=1))
     expected = apply_block(of_tokens, planar, transpose=back).movedim(-3, -1).flatten(-3).mT
-    turn(
-        KINDS[kind],
-        size,
-        taken.numpy(),
-        rows.numpy(),
-        numbers.numpy(),
-        (1, 2),
-        (1, 2),
-        0,
-        1,
-        (first * run, count),
-        run,
-        copies,
-        back,
-    )
+    line = (KINDS[kind], size, 1, 2, *numbers.shape, run, copies, 3)
+    table = np.array([line], dtype=np.int64)
+    flat = torch.cat([torch.full((3,), torch.nan).double(), numbers.flatten()])
+    turn(table, flat.numpy(), taken.numpy(), rows.numpy(), 1, 2, 0, 1, first * run, count, back)
     if back:
         expected = before[0][:, :, 1:] + expected
     found = taken[:, :, 1:] if back else rows[:, :, 2:]

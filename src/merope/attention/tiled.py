@@ -17,6 +17,7 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -321,16 +322,20 @@ class _Walk:
         self._call = call
         self._plan = call.plan
         self._buffers: dict[str, Tensor] = {}
+        self._views: dict[tuple[str, tuple[int, ...]], Tensor] = {}
         self._per_camera = call.plan.num_queries // call.plan.num_query_cameras
         # Of keys (0) and values (1), those that the right maps touch.
         self._active = slice(int("k" not in call.plan.acts_on), 1 + int("v" in call.plan.acts_on))
 
     def buffer(self, name: str, *shape: int) -> Tensor:
         """Memory by name, taken once and used again."""
-        size = math.prod(shape)
-        if name not in self._buffers or self._buffers[name].numel() < size:
-            self._buffers[name] = self._call.key.new_empty(size)
-        return self._buffers[name][:size].view(shape)
+        view = self._views.get((name, shape))
+        if view is None:
+            size = math.prod(shape)
+            if name not in self._buffers or self._buffers[name].numel() < size:
+                self._buffers[name] = self._call.key.new_empty(size)
+            view = self._views[name, shape] = self._buffers[name][:size].view(shape)
+        return view
 
     def start(self, clip: int, heads: slice) -> None:
         """Take a clip and some of its heads in hand."""
@@ -359,7 +364,7 @@ class _Walk:
         raw = self._rows(x, slice(None), "raw_queries")
         rows = self.buffer(name, *raw.shape)
         if side in self._plan.acts_on:
-            self._maps.left(raw[None], rows[None], self._heads)
+            self._maps.left(raw, rows, self._heads)
         else:
             rows.copy_(raw)
         return rows
@@ -371,7 +376,7 @@ class _Walk:
             target.copy_(x)
             return
         rows = target if target.is_contiguous() else self.buffer("query", *x.shape)
-        self._maps.left(x[None], rows[None], self._heads, transpose=True)
+        self._maps.left(x, rows, self._heads, transpose=True)
         if rows is not target:
             target.copy_(rows)
 
@@ -381,10 +386,11 @@ class _Walk:
         heads = self._heads.stop - self._heads.start
         self._turned = self.buffer("turned", 2, heads, self._call.key.shape[-1], tile.size)
         self._taken = self.buffer("taken", 2, heads, self._plan.grouped_width, tile.size)
+        self._arrays = self._taken.numpy(), self._turned.numpy()
         for part, x in enumerate((self._call.key, self._call.value)):
             rows = self._rows(x, tile.tokens, "raw_keys")
             if tile.has_cameras and self._is_active(part):
-                self._maps.once(rows[None], self._turned[None, part], self._heads, tile.tokens.start)
+                self._maps.once(rows, self._turned[part], self._heads, tile.tokens.start)
                 self._maps.take_grouped(rows, self._taken[part])
             else:
                 self._turned[part].copy_(rows)
@@ -418,12 +424,12 @@ class _Walk:
     def keys_for(self, camera: int) -> tuple[Tensor, Tensor]:
         """Keys and values [h, D, T] of the tile, up to the last one seen, under the maps of one query camera."""
         if self._tile.has_cameras:
-            self._turn(self._taken, self._turned, camera)
+            self._turn(self._arrays, camera)
         return self._turned[0, ..., : self._size], self._turned[1, ..., : self._size]
 
-    def _turn(self, taken: Tensor, rows: Tensor, camera: int, *, back: bool = False) -> None:
+    def _turn(self, arrays: tuple[np.ndarray, np.ndarray], camera: int, *, back: bool = False) -> None:
         first = self._tile.tokens.start
-        self._maps.turn(taken, rows, self._active, self._heads, first=first, camera=camera, back=back)
+        self._maps.turn(*arrays, self._active, self._heads, first=first, camera=camera, back=back)
 
     def logits(self, query: Tensor, key: Tensor) -> Tensor:
         """Scaled logits [h, P, T] of queries [h, D, P]; minus infinity where a key is hidden."""
@@ -457,7 +463,7 @@ class _Walk:
         mine = self._active
         for channels in self._plan.ungrouped:
             whole[mine, :, channels].add_(d_turned[mine, :, channels])
-        self._turn(taken, d_turned, camera, back=True)
+        self._turn((taken.numpy(), d_turned.numpy()), camera, back=True)
 
     def store(self, sums: tuple[Tensor, Tensor], grad_key: Tensor, grad_value: Tensor) -> None:
         """The sums of a tile to where they belong."""
@@ -466,8 +472,6 @@ class _Walk:
             rows = whole[part]
             if self._tile.has_cameras and self._is_active(part):
                 rows = self.buffer("raw_keys", *rows.shape)
-                self._maps.once(
-                    whole[None, part], rows[None], self._heads, self._tile.tokens.start, transpose=True
-                )
+                self._maps.once(whole[part], rows, self._heads, self._tile.tokens.start, transpose=True)
                 self._maps.put_grouped(taken[part], rows)
             grad[self._clip, self._heads, self._tile.tokens].mT.copy_(rows)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -121,45 +122,30 @@ def plan_of(description: str) -> Plan:
 
 
 class ClipMaps:
-    """The maps of one clip of a batch, applied to rows [S, h, D, N] by compiled loops (`turns`).
+    """The maps of one clip of a batch, applied to contiguous rows [S, h, D, N] by compiled loops (`turns`).
 
     ``heads`` are those in hand, ``first`` is the first key in hand among all.
     """
 
     def __init__(self, plan: Plan, factors: Sequence[Tensor], clip: int) -> None:
         self.plan = plan
-        self._left = [_BandMaps(turn, factors, clip, plan.num_queries) for turn in plan.left]
-        self._once = [_BandMaps(turn, factors, clip, plan.num_keys) for turn in plan.once]
-        self._grouped = [_BandMaps(turn, factors, clip, plan.num_keys) for turn in plan.grouped]
-        self.unit = math.lcm(1, *(maps.run for maps in (*self._once, *self._grouped)))
+        self._left = _Maps(plan.left, factors, clip, plan.num_queries)
+        self._once = _Maps(plan.once, factors, clip, plan.num_keys)
+        self._grouped = _Maps(plan.grouped, factors, clip, plan.num_keys, taken=True)
+        self.unit = math.lcm(self._once.unit, self._grouped.unit)
         """Keys may be cut at multiples of this many: no entry of a right factor serves both sides."""
 
     def left(self, rows: Tensor, out: Tensor, heads: slice, *, transpose: bool = False) -> None:
-        """Left maps of all queries, ``rows`` [1, h, D, N] into ``out``."""
-        self._ungrouped(self._left, self.plan.kept_left, rows, out, heads, 0, transpose)
+        """Left maps of all queries, ``rows`` [h, D, N] into ``out``."""
+        self._left.write(rows[None], out[None], heads, 0, transpose)
+        for channels in self.plan.kept_left:
+            out[:, channels].copy_(rows[:, channels])
 
     def once(self, rows: Tensor, out: Tensor, heads: slice, first: int, *, transpose: bool = False) -> None:
-        """Right maps that all query cameras share, ``rows`` [1, h, D, T] into ``out`` but for grouped channels."""
-        self._ungrouped(self._once, self.plan.kept_right, rows, out, heads, first, transpose)
-
-    @staticmethod
-    def _ungrouped(
-        bands: "list[_BandMaps]",
-        kept: tuple[slice, ...],
-        rows: Tensor,
-        out: Tensor,
-        heads: slice,
-        first: int,
-        transpose: bool,
-    ) -> None:
-        if transpose:
-            # Transposed maps are added to what they write.
-            out.zero_()
-        for maps in bands:
-            sides = (out, rows) if transpose else (rows, out)
-            maps.apply(*sides, (maps.turn.first, maps.turn.first), heads, first=first, back=transpose)
-        for channels in kept:
-            out[..., channels, :].copy_(rows[..., channels, :])
+        """Right maps that all query cameras share, ``rows`` [h, D, T] into ``out`` but for grouped channels."""
+        self._once.write(rows[None], out[None], heads, first, transpose)
+        for channels in self.plan.kept_right:
+            out[:, channels].copy_(rows[:, channels])
 
     def take_grouped(self, rows: Tensor, out: Tensor) -> None:
         """The channels of grouped maps in ``rows`` [..., D, N], side by side into ``out`` [..., grouped_width, N]."""
@@ -177,8 +163,8 @@ class ClipMaps:
 
     def turn(
         self,
-        taken: Tensor,
-        rows: Tensor,
+        taken: np.ndarray,
+        rows: np.ndarray,
         sides: slice,
         heads: slice,
         *,
@@ -191,51 +177,64 @@ class ClipMaps:
         With ``back``, ``rows`` under the transposed maps on top of the taken channels. ``sides`` says which of keys and
         values.
         """
-        at = 0
-        for maps in self._grouped:
-            firsts = (at, maps.turn.first)
-            maps.apply(taken, rows, firsts, heads, sides=sides, first=first, camera=camera, back=back)
-            at += maps.turn.band.width
+        self._grouped.apply(taken, rows, sides, heads, first, camera, back)
 
 
-class _BandMaps:
-    """One band's maps with their numbers token-last, [n, H or 1, G or 1, M, E]."""
+class _Maps:
+    """Some bands' maps as `turns.turn` takes them: a line of a table each, and their numbers token-last."""
 
-    def __init__(self, turn: Turn, factors: Sequence[Tensor], clip: int, tokens: int) -> None:
-        self.turn = turn
-        numbers = torch.stack([number[clip] for number in turn.kind(*factors[turn.tensors]).numbers()]).mT
-        self._numbers = (numbers if numbers.ndim == 5 else numbers.unsqueeze(2)).contiguous().numpy()
-        self.run = tokens // numbers.shape[-1]
-        """Tokens that an entry serves."""
-
-    def apply(
-        self,
-        taken: Tensor,
-        rows: Tensor,
-        firsts: tuple[int, int],
-        heads: slice,
-        *,
-        first: int,
-        back: bool,
-        sides: slice = slice(0, 1),
-        camera: int = 0,
+    def __init__(
+        self, of: Sequence[Turn], factors: Sequence[Tensor], clip: int, tokens: int, *, taken: bool = False
     ) -> None:
-        """`turns.turn` for this band, whose channels begin at ``firsts`` in ``taken`` and ``rows``."""
         # Compiled when first used: importing merope should not wait for numba.
         from merope.attention import turns
 
-        turns.turn(
-            turns.KINDS[self.turn.kind],
-            self.turn.band.size,
-            taken.numpy(),
-            rows.numpy(),
-            self._numbers,
-            (sides.start, sides.stop),
-            firsts,
-            heads.start,
-            camera,
-            (first, min(taken.shape[-1], rows.shape[-1])),
-            self.run,
-            self.turn.band.copies,
-            back,
-        )
+        self._turn = turns.turn
+        lines, parts, runs, at, offset = [], [], [1], 0, 0
+        for turn in of:
+            numbers = torch.stack([number[clip] for number in turn.kind(*factors[turn.tensors]).numbers()]).mT
+            if numbers.ndim == 4:
+                numbers = numbers.unsqueeze(2)  # [n, H or 1, G or 1, M, E]
+            run = tokens // numbers.shape[-1]
+            where = (at if taken else turn.first, turn.first)
+            lines.append(
+                (
+                    turns.KINDS[turn.kind],
+                    turn.band.size,
+                    *where,
+                    *numbers.shape,
+                    run,
+                    turn.band.copies,
+                    offset,
+                )
+            )
+            parts.append(numbers.flatten())
+            runs.append(run)
+            at, offset = at + turn.band.width, offset + numbers.numel()
+        self._table = np.array(lines, dtype=np.int64).reshape(-1, 12)
+        self._numbers = (torch.cat(parts) if parts else factors[0].new_empty(0)).numpy()
+        self.unit = math.lcm(*runs)
+
+    def write(self, rows: Tensor, out: Tensor, heads: slice, first: int, transpose: bool) -> None:
+        """``rows`` [1, h, D, T] under the maps, or the transposed ones, into ``out``."""
+        if not len(self._table):
+            return
+        if transpose:
+            # Transposed maps are added to what they write.
+            rows, out = out.zero_(), rows
+        self.apply(rows.numpy(), out.numpy(), slice(0, 1), heads, first, 0, transpose)
+
+    def apply(
+        self,
+        taken: np.ndarray,
+        rows: np.ndarray,
+        sides: slice,
+        heads: slice,
+        first: int,
+        camera: int,
+        back: bool,
+    ) -> None:
+        """`turns.turn` with these maps."""
+        count = min(taken.shape[-1], rows.shape[-1])
+        sides_and_head = sides.start, sides.stop, heads.start
+        self._turn(self._table, self._numbers, taken, rows, *sides_and_head, camera, first, count, back)

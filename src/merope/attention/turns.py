@@ -19,67 +19,79 @@ KINDS: dict[type, int] = {Rotate2: _PLANE, MinRotate3: _REFLECTION, Rotate3: _MA
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
-def turn(kind, size, taken, rows, numbers, sides, firsts, head, camera, tokens, run, copies, back):
-    """One band's maps under one query camera, between the channels taken from tokens and those of a head.
+def turn(table, numbers, taken, rows, first_side, last_side, head, camera, first, count, back):
+    """The maps of some bands under one query camera, between the channels taken from tokens and those of a head.
 
-    ``taken`` [S, h, d, T] is read and ``rows`` [S, h, D, T] written; with ``back`` the transposed map of ``rows`` is
-    added to ``taken``. Of both, ``sides`` are the first and last of S (keys, values), and ``firsts`` where the band
-    begins. ``numbers`` [n, H or 1, G, M, E] are ordered as `Block.numbers` has them; ``head`` is the first head in
-    hand, ``tokens`` the first of T and the count, counted by the entries, of which each serves ``run`` tokens. Blocks are
-    repeated ``copies`` times.
+    ``taken`` [S, h, d, T] is read and ``rows`` [S, h, D, T'] written; with ``back`` the transposed maps of ``rows`` are
+    added to ``taken``. Of both, the sides (keys, values) from ``first_side`` to ``last_side`` and the first ``count`` tokens
+    are meant, of which the first is token ``first`` of the factors, and the first head is ``head``.
+
+    A line of ``table`` describes a band: the kind and size of its blocks; where its channels begin in ``taken`` and in
+    ``rows``; how many numbers describe a block, for how many heads (1 where all share them), query cameras, blocks and
+    entries; how many tokens an entry serves; how often a block is repeated; and where in ``numbers`` its own begin,
+    ordered [number, head, camera, block, entry].
     """
-    first_token, count = tokens
-    shared = numbers.shape[1] == 1
-    number = np.empty((numbers.shape[0], _STRIP), rows.dtype)
+    spread = np.empty((16, _STRIP), rows.dtype)
     spare = np.empty(_STRIP, rows.dtype)
     for start in range(0, count, _STRIP):
         stop = min(count, start + _STRIP)
         length = stop - start
-        for m in range(numbers.shape[3]):
-            for h in range(rows.shape[1]):
-                if h == 0 or not shared:
-                    own = 0 if shared else head + h
-                    for i in range(numbers.shape[0]):
-                        _spread(number[i], numbers[i, own, camera, m], first_token + start, length, run)
-                for s in range(sides[0], sides[1]):
-                    for k in range(copies):
-                        offset = size * (m * copies + k)
-                        i, j = firsts[0] + offset, firsts[1] + offset
-                        # One-dimensional slices of a contiguous array: the compiler then knows their stride.
-                        if kind == _PLANE:
-                            _plane(
-                                taken[s, h, i, start:stop],
-                                taken[s, h, i + 1, start:stop],
-                                rows[s, h, j, start:stop],
-                                rows[s, h, j + 1, start:stop],
-                                number[0],
-                                number[1],
-                                back,
-                            )
-                        elif kind == _REFLECTION:
-                            _reflection(
-                                taken[s, h, i, start:stop],
-                                taken[s, h, i + 1, start:stop],
-                                taken[s, h, i + 2, start:stop],
-                                rows[s, h, j, start:stop],
-                                rows[s, h, j + 1, start:stop],
-                                rows[s, h, j + 2, start:stop],
-                                number[0],
-                                number[1],
-                                number[2],
-                                spare,
-                                back,
-                            )
-                        else:
-                            for row in range(size):
-                                for column in range(size):
-                                    _entry(
-                                        taken[s, h, i + column, start:stop],
-                                        rows[s, h, j + row, start:stop],
-                                        number[row * size + column],
-                                        column == 0,
-                                        back,
-                                    )
+        for band in range(table.shape[0]):
+            kind, size, at_taken, at_rows, num_numbers = (
+                table[band, 0],
+                table[band, 1],
+                table[band, 2],
+                table[band, 3],
+                table[band, 4],
+            )
+            heads, cameras, blocks, entries = table[band, 5], table[band, 6], table[band, 7], table[band, 8]
+            run, copies, offset = table[band, 9], table[band, 10], table[band, 11]
+            for m in range(blocks):
+                for h in range(rows.shape[1]):
+                    if h == 0 or heads > 1:
+                        own = head + h if heads > 1 else 0
+                        for i in range(num_numbers):
+                            at = offset + (((i * heads + own) * cameras + camera) * blocks + m) * entries
+                            _spread(spread[i], numbers[at : at + entries], first + start, length, run)
+                    for s in range(first_side, last_side):
+                        for k in range(copies):
+                            # One-dimensional slices of a contiguous array: the compiler then knows their stride.
+                            i = at_taken + size * (m * copies + k)
+                            j = at_rows + size * (m * copies + k)
+                            if kind == _PLANE:
+                                _plane(
+                                    taken[s, h, i, start:stop],
+                                    taken[s, h, i + 1, start:stop],
+                                    rows[s, h, j, start:stop],
+                                    rows[s, h, j + 1, start:stop],
+                                    spread[0],
+                                    spread[1],
+                                    back,
+                                )
+                            elif kind == _REFLECTION:
+                                _reflection(
+                                    taken[s, h, i, start:stop],
+                                    taken[s, h, i + 1, start:stop],
+                                    taken[s, h, i + 2, start:stop],
+                                    rows[s, h, j, start:stop],
+                                    rows[s, h, j + 1, start:stop],
+                                    rows[s, h, j + 2, start:stop],
+                                    spread[0],
+                                    spread[1],
+                                    spread[2],
+                                    spare,
+                                    back,
+                                )
+                            else:
+                                for row in range(size):
+                                    for column in range(size):
+                                        _entry(
+                                            taken[s, h, i + column, start:stop],
+                                            rows[s, h, j + row, start:stop],
+                                            spread[row * size + column],
+                                            column == 0,
+                                            back,
+                                        )
 
 
 @njit(nogil=True, error_model="numpy")
