@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from merope.adapters import CameraBranch, camera_signals
+from merope.adapters.branch import Projection
 from merope.attention import camera_attention
 from merope.cameras.scenes import random_drive
 from merope.encodings import MeRoPE, RayRoPE
@@ -117,3 +118,40 @@ def test_depths_are_predicted_in_float32_under_autocast():
 def test_a_compression_that_does_not_divide_the_heads_names_those_that_do(compression):
     with pytest.raises(ValueError, match=rf"compression {compression} must divide .* 4 heads; .*\[1, 2, 4\]"):
         a_branch(compression=compression)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_projection_gives_the_same_in_either_layout(batch):
+    projection = Projection(7, 12).double()
+    x = torch.randn(batch, 5, 7, dtype=torch.float64)
+    plain, last = projection(x), projection(x, token_last=True)
+    torch.testing.assert_close(last, plain, rtol=0, atol=1e-14)
+    assert last.shape == plain.shape and last.mT.is_contiguous()
+    weights = torch.randn_like(plain)
+    for ours, theirs in zip(
+        *(torch.autograd.grad((out * weights).sum(), projection.parameters()) for out in (last, plain)),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-14)
+
+
+def test_the_branch_hands_attention_the_layout_that_it_reads(monkeypatch, operator):
+    seen = []
+
+    def recorded(query, key, value, operator):
+        seen.append([x.mT.is_contiguous() for x in (query, key, value)])
+        return camera_attention(query, key, value, operator)
+
+    monkeypatch.setattr("merope.adapters.branch.camera_attention", recorded)
+    branch, x = awake(a_branch()), hidden()
+    out = branch(x, operator)
+    assert seen == [[True] * 3]
+    # Another library's layer in a projection's place is called as it is.
+    other = torch.nn.Linear(DIM, branch.to_q.out_features)
+    other.load_state_dict(branch.to_q.state_dict())
+    branch.to_q = other
+    torch.testing.assert_close(branch(x, operator), out, rtol=1e-5, atol=1e-5)
+    assert seen[1] == [False, True, True]
+    with torch.autocast("cpu", torch.bfloat16):
+        branch(x, operator)
+    assert seen[2] == [False] * 3

@@ -8,12 +8,22 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from merope.adapters.signals import CameraSignals
-from merope.attention import camera_attention
+from merope.attention import camera_attention, reads_token_last
 from merope.encodings.base import CameraEncoding, DepthEncoding
 from merope.operators import CameraOperator
 
 Recorder = Callable[[Tensor, Tensor, CameraOperator | None], None]
 """Takes the queries, keys and operator that an attention is about to meet."""
+
+
+class Projection(nn.Linear):
+    """A linear layer whose output may stand token-last in memory, at no cost: attention's tiles then copy nothing."""
+
+    def forward(self, x: Tensor, *, token_last: bool = False) -> Tensor:
+        """``x`` [batch, token, in] to [batch, token, out], whichever of the two last axes is contiguous."""
+        if not token_last:
+            return super().forward(x)
+        return torch.baddbmm(self.bias[:, None], self.weight.expand(len(x), -1, -1), x.mT).mT
 
 
 class CameraBranch(nn.Module):
@@ -53,9 +63,9 @@ class CameraBranch(nn.Module):
         self.num_heads = num_heads // compression
         self.head_dim = encoding.head_dim
         width = self.num_heads * self.head_dim
-        self.to_q = nn.Linear(dim, width)
-        self.to_k = nn.Linear(dim, width)
-        self.to_v = nn.Linear(dim, width)
+        self.to_q = Projection(dim, width)
+        self.to_k = Projection(dim, width)
+        self.to_v = Projection(dim, width)
         self.to_out = nn.Linear(width, dim)
         nn.init.zeros_(self.to_out.weight)
         nn.init.zeros_(self.to_out.bias)
@@ -81,14 +91,20 @@ class CameraBranch(nn.Module):
             if signals.input_map is None:
                 raise ValueError("this branch reads an input map; the cameras were made without one.")
             hidden = hidden + self.from_map(signals.input_map).to(hidden.dtype)
+        token_last = reads_token_last(operator, hidden)
         query, key, value = (
-            project(hidden).unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
+            # What another library put in a projection's place knows no layouts.
+            (project(hidden, token_last=token_last) if type(project) is Projection else project(hidden))
+            .unflatten(-1, (self.num_heads, self.head_dim))
+            .transpose(1, 2)
             for project in (self.to_q, self.to_k, self.to_v)
         )  # [B, H, N, d]
         if record is not None:
             record(query, key, operator)
         out = camera_attention(query, key, value, operator)
-        return self.to_out(out.transpose(1, 2).flatten(2))
+        # A view where heads stand side by side, and where tokens come last.
+        merged = out.mT.flatten(1, 2).mT if token_last else out.transpose(1, 2).flatten(2)
+        return self.to_out(merged)
 
     def _operator(self, hidden: Tensor, signals: CameraSignals) -> CameraOperator:
         if self.to_depth is None:

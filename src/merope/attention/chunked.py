@@ -13,9 +13,20 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
-from merope.attention.tiled import tiled_attention, why_not_tiled
+from merope.attention.tiled import TILED_DTYPES, tiled_attention, why_not_tiled
 from merope.attention.visibility import visible_keys
 from merope.operators import Band, Block, CameraOperator, apply_block
+
+
+def reads_token_last(operator: CameraOperator, like: Tensor) -> bool:
+    """Whether attention on tensors such as ``like`` reads q, k and v fastest where memory is [B, H, D, N].
+
+    The shape is [B, H, N, D] all the same. True for grouped operators in single and double precision on a CPU.
+    """
+    compute = _compute_dtype(like)
+    return (
+        operator.grouped and like.device.type == "cpu" and like.dtype == compute and compute in TILED_DTYPES
+    )
 
 
 def chunked_attention(

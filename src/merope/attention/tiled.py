@@ -24,6 +24,7 @@ from torch import Tensor
 from merope.attention.token_rows import KINDS, ClipMaps, Plan, describe, plan_of
 from merope.operators import CameraOperator
 
+TILED_DTYPES = (torch.float32, torch.float64)
 # Keys of one tile: long enough for matrix products, short enough for a core's cache.
 _TILE_TOKENS = 2048
 # Logits of one product, the same compromise.
@@ -43,7 +44,7 @@ def why_not_tiled(
     factors = operator.tensors()
     if query.device.type != "cpu":
         return f"tiles are cut for a CPU's cache; the call is on {query.device}"
-    if compute not in (torch.float32, torch.float64):
+    if compute not in TILED_DTYPES:
         return f"a CPU's product of {compute} matrices has {compute} logits, which is too coarse"
     if any(x.dtype != compute for x in (query, key, value, *factors)):
         return f"query, key, value and the operator's factors must all have {compute}"
