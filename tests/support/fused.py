@@ -104,17 +104,24 @@ class Resources:
     """Bytes of shared memory per program."""
 
 
+def cubin_of(kernel: Any) -> Path:
+    """The file with a compiled kernel's binary."""
+    return next(Path(path) for name, path in kernel.metadata_group.items() if name.endswith(".cubin"))
+
+
 def resources(kernel: Any) -> Resources:
     """Of a compiled kernel, read off its binary by the assembler's own tool."""
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     cubin = next(Path(path) for name, path in kernel.metadata_group.items() if name.endswith(".cubin"))
-    listed = subprocess.run([tool, "--dump-resource-usage", cubin], capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        [tool, "--dump-resource-usage", cubin], capture_output=True, text=True, check=True
+    )
     found = re.search(r"REG:(\d+) STACK:(\d+)", listed.stdout)
     assert found is not None, listed.stdout
     return Resources(int(found[1]), int(found[2]), kernel.metadata.shared)
 
 
-def tile_text(kernel: str, operator: CameraOperator, dtype: torch.dtype) -> str:
+def tile_text(kernel: str, operator: CameraOperator, dtype: torch.dtype, arch: int) -> str:
     """Queries x keys, warps and stages of a kernel's tile."""
-    tile = fused.tile_of(kernel, plan_layout(operator).row, dtype)
-    return f"{tile.queries} x {tile.keys}, {tile.warps}, {tile.stages}"
+    tile = fused.tile_of(kernel, plan_layout(operator).row, dtype, arch)
+    return f"{tile.queries} x {tile.keys}, {tile.warps} warps, {tile.stages}"

@@ -38,17 +38,24 @@ class Tile(NamedTuple):
     stages: int
 
 
-# By bits of a number and longest row. Chosen by cross-compilation for sm_80, sm_90 and sm_100: few spilled registers and
-# less than the 99 KiB of shared memory that the smallest of today's cards have (benchmarks/fused_registers.py). No GPU has
-# timed them: to tune, change one line and time it; wider key tiles and more stages are what large cards may gain from.
-_TILES: dict[tuple[int, int], dict[str, Tile]] = {
-    (16, 64): {"forward": Tile(64, 64, 4, 2), "query": Tile(64, 64, 4, 2), "key": Tile(32, 64, 4, 2)},
-    (16, 128): {"forward": Tile(64, 64, 4, 2), "query": Tile(64, 32, 4, 2), "key": Tile(32, 64, 8, 2)},
-    (16, 256): {"forward": Tile(64, 32, 4, 2), "query": Tile(64, 32, 8, 2), "key": Tile(32, 32, 8, 1)},
-    (32, 64): {"forward": Tile(64, 32, 4, 1), "query": Tile(32, 32, 4, 1), "key": Tile(32, 32, 4, 1)},
-    (32, 128): {"forward": Tile(32, 32, 4, 1), "query": Tile(32, 32, 8, 1), "key": Tile(16, 32, 8, 1)},
-    (32, 256): {"forward": Tile(32, 32, 8, 1), "query": Tile(16, 32, 8, 1), "key": Tile(16, 16, 8, 1)},
+# By bits of a number, longest row, and whether the card has products of warp groups (sm_90 to sm_110, not sm_120). Chosen by
+# cross-compilation: no registers spilled in the innermost loops, and shared memory within the 99 KiB of the smallest of
+# today's cards, 227 KiB where there are warp groups; benchmarks/fused_registers.py prints both. No GPU has timed them. To
+# tune, change a line and time it: 128 queries with 8 warps turn half as often, and pay where cameras have many more tokens
+# than 9 x 16.
+_TILES: dict[tuple[int, int, bool], tuple[Tile, Tile, Tile]] = {
+    (16, 64, False): (Tile(64, 64, 4, 2), Tile(64, 32, 4, 2), Tile(32, 32, 4, 2)),
+    (16, 128, False): (Tile(64, 64, 4, 2), Tile(64, 32, 4, 2), Tile(32, 32, 4, 2)),
+    (16, 256, False): (Tile(64, 32, 4, 2), Tile(32, 32, 8, 2), Tile(32, 32, 8, 1)),
+    (16, 64, True): (Tile(64, 64, 4, 2), Tile(64, 64, 4, 2), Tile(32, 64, 4, 2)),
+    (16, 128, True): (Tile(64, 64, 4, 2), Tile(64, 32, 4, 2), Tile(32, 64, 8, 2)),
+    (16, 256, True): (Tile(64, 32, 4, 2), Tile(64, 32, 8, 2), Tile(32, 32, 8, 1)),
+    (32, 64, False): (Tile(32, 32, 4, 1), Tile(32, 32, 4, 1), Tile(32, 32, 4, 1)),
+    (32, 128, False): (Tile(32, 32, 8, 1), Tile(32, 32, 8, 1), Tile(16, 32, 8, 1)),
+    (32, 256, False): (Tile(32, 32, 8, 1), Tile(16, 32, 8, 1), Tile(16, 16, 8, 1)),
 }
+_KERNELS = ("forward", "query", "key")
+"""The forward pass, and the gradients of queries and of keys and values."""
 
 
 def why_not_fused(query: Tensor, operator: CameraOperator) -> str | None:
@@ -160,6 +167,15 @@ def interpreted() -> bool:
     return isinstance(fused_kernels.forward, InterpretedFunction)
 
 
+def _arch() -> int:
+    """The compute capability that Triton compiles for, times ten."""
+    if interpreted():
+        return 80
+    from triton.runtime import driver
+
+    return driver.active.get_current_target().arch
+
+
 def _compute_dtype(query: Tensor) -> torch.dtype:
     if query.dtype != torch.float64 and torch.is_autocast_enabled(query.device.type):
         return torch.get_autocast_dtype(query.device.type)
@@ -176,10 +192,13 @@ def _without_cameras(query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor
     return torch.where(alive, out, torch.zeros_like(out))
 
 
-def tile_of(kernel: str, row: int, dtype: torch.dtype) -> Tile:
-    """The tile of "forward", "query" (gradient of queries) or "key" (of keys and values)."""
-    longest = min(known for _, known in _TILES if known >= row)
-    return _TILES[dtype.itemsize * 8, longest][kernel]
+def tile_of(kernel: str, row: int, dtype: torch.dtype, arch: int) -> Tile:
+    """The tile of one of the kernels on sm_80, sm_90 and so on."""
+    bits = dtype.itemsize * 8
+    longest = min(known for _, known, _ in _TILES if known >= row)
+    # Products of float32 are exact, which no tensor core does.
+    tiles = _TILES[bits, longest, bits == 16 and 90 <= arch < 120]
+    return tiles[_KERNELS.index(kernel)]
 
 
 def _launch(
@@ -198,7 +217,7 @@ def _launch(
     from merope.attention import fused_kernels
 
     plan = Layout(*layout)
-    tile = tile_of(kernel, plan.row, query.dtype)
+    tile = tile_of(kernel, plan.row, query.dtype, _arch())
     batch, heads, num_queries, _ = query.shape
     num_keys = key.shape[2] - num_extra
     per_camera = num_queries // cameras
