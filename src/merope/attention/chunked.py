@@ -14,7 +14,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
 from merope.attention.tiled import TILED_DTYPES, tiled_attention, why_not_tiled
-from merope.attention.visibility import visible_keys
+from merope.attention.visibility import seen_by_first, visible_keys
 from merope.operators import Band, Block, CameraOperator, apply_block
 
 
@@ -40,36 +40,18 @@ def chunked_attention(
     frame_causal: bool,
     memory_budget: int,
 ) -> Tensor:
-    """Eq. 1 by factored transforms, a few query cameras at a time.
-
-    Grouped operators on a CPU go through tiles made for its cache (`merope.attention.tiled`) where those can serve; the
-    rest through the platform's own attention.
-    """
+    """Eq. 1 by factored transforms, a few query cameras at a time."""
     compute = _compute_dtype(query)
+    causal_offset = seen_by_first(operator) if frame_causal else None
     of_cameras = query[:, :, : operator.num_queries]
-    seen = visible_keys(operator, extra_tokens, key_mask, frame_causal=frame_causal)
-    by_camera = operator.grouped or frame_causal
-    if by_camera and why_not_tiled(of_cameras, key, value, operator, compute) is None:
-        per_camera = operator.num_queries // operator.num_query_cameras
-        out = tiled_attention(
-            of_cameras,
-            key,
-            value,
-            operator,
-            key_mask=key_mask,
-            causal_offset=operator.num_keys - operator.num_queries + per_camera if frame_causal else None,
-            memory_budget=memory_budget,
-        )
+    call = (extra_tokens, key_mask, compute, memory_budget)
+    if operator.recomputed_bytes:
+        out = _by_runs_of_cameras(of_cameras, key, value, operator, causal_offset, *call)
     else:
-        seen_by_camera = None
-        if seen is not None:
-            rows = operator.num_queries // operator.num_query_cameras if frame_causal else 1
-            seen_by_camera = seen[:, 0, : operator.num_queries : rows]  # [B or 1, G or 1, N]
-        out = _over_cameras(
-            of_cameras, key, value, operator, compute, seen_by_camera, extra_tokens, by_camera, memory_budget
-        )
+        out = _of_cameras(of_cameras, key, value, operator, causal_offset, *call)
     if extra_tokens:
         # A token without a camera has no query camera either: it meets raw keys and values.
+        seen = visible_keys(operator, extra_tokens, key_mask, causal_offset)
         raw = _attention(
             query[:, :, None, operator.num_queries :].to(compute),
             key[:, :, None].to(compute),
@@ -78,6 +60,73 @@ def chunked_attention(
         )
         out = torch.cat([out, raw.squeeze(2).to(query.dtype)], dim=2)
     return out
+
+
+def _by_runs_of_cameras(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    operator: CameraOperator,
+    causal_offset: int | None,
+    extra_tokens: int,
+    key_mask: Tensor | None,
+    compute: torch.dtype,
+    memory_budget: int,
+) -> Tensor:
+    """Factors that are not stored, made for as many query cameras as the budget holds; again in the backward pass."""
+    cameras = operator.num_query_cameras
+    per_camera = operator.num_queries // cameras
+    step = max(1, min(cameras, memory_budget // operator.recomputed_bytes))
+
+    def attend(query: Tensor, key: Tensor, value: Tensor, first: int, last: int) -> Tensor:
+        offset = None if causal_offset is None else causal_offset + first * per_camera
+        run = operator.for_query_cameras(first, last)
+        return _of_cameras(query, key, value, run, offset, extra_tokens, key_mask, compute, memory_budget)
+
+    outs = []
+    for first in range(0, cameras, step):
+        last = min(first + step, cameras)
+        run = query[:, :, first * per_camera : last * per_camera]
+        if torch.is_grad_enabled():
+            outs.append(
+                checkpoint(
+                    attend, run, key, value, first, last, use_reentrant=False, preserve_rng_state=False
+                )
+            )
+        else:
+            outs.append(attend(run, key, value, first, last))
+    return torch.cat(outs, dim=2)
+
+
+def _of_cameras(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    operator: CameraOperator,
+    causal_offset: int | None,
+    extra_tokens: int,
+    key_mask: Tensor | None,
+    compute: torch.dtype,
+    memory_budget: int,
+) -> Tensor:
+    """Queries with cameras. Grouped operators on a CPU go through tiles made for its cache, where those can serve
+    (`merope.attention.tiled`); the rest through the platform's own attention."""
+    by_camera = operator.grouped or causal_offset is not None
+    if by_camera and why_not_tiled(query, key, value, operator, compute) is None:
+        return tiled_attention(
+            query,
+            key,
+            value,
+            operator,
+            key_mask=key_mask,
+            causal_offset=causal_offset,
+            memory_budget=memory_budget,
+        )
+    seen = visible_keys(operator, extra_tokens, key_mask, causal_offset)
+    if seen is not None:
+        rows = operator.num_queries // operator.num_query_cameras if causal_offset is not None else 1
+        seen = seen[:, 0, : operator.num_queries : rows]  # [B or 1, G or 1, N]
+    return _over_cameras(query, key, value, operator, compute, seen, extra_tokens, by_camera, memory_budget)
 
 
 def _over_cameras(

@@ -88,7 +88,7 @@ def camera_attention(
             query,
             key,
             value,
-            operator,
+            operator.stored(),
             extra_tokens=extra_tokens,
             key_mask=key_mask,
             frame_causal=frame_causal,

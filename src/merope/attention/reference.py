@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from merope.attention.visibility import visible_keys
+from merope.attention.visibility import seen_by_first, visible_keys
 from merope.operators import CameraOperator
 
 
@@ -36,7 +36,8 @@ def reference_attention(
         else:
             logits = torch.einsum("bhad,bhacde,bhce->bhac", q, pairwise, k)
         logits = logits / math.sqrt(query.shape[-1])
-        seen = visible_keys(operator, extra_tokens, key_mask, frame_causal=frame_causal)  # [B|1, 1, Nq|1, Nk]
+        offset = seen_by_first(operator) if frame_causal else None
+        seen = visible_keys(operator, extra_tokens, key_mask, offset)  # [B|1, 1, Nq|1, Nk]
         if seen is not None:
             alive = seen.any(-1, keepdim=True)
             logits = logits.masked_fill(~seen, float("-inf"))

@@ -9,7 +9,7 @@ from torch import Tensor
 from merope.cameras.rays import ViewRays
 from merope.encodings.native import backbone_widths
 from merope.encodings.rotary import inverse_power_frequencies, rotary_band
-from merope.operators import Band, Block, MinRotate3, Rotate2, Rotate3
+from merope.operators import Band, Block, MinRotate3, Recomputed, Rotate2, Rotate3
 
 
 def native_runs(
@@ -71,5 +71,6 @@ def _part(band: Band, low: int, high: int) -> Band:
 def _chosen(block: Block | None, places: Tensor) -> Block | None:
     if block is None:
         return None
-    axis = {Rotate2: -1, MinRotate3: -2, Rotate3: -3}[type(block)]
+    kind = block.kind if isinstance(block, Recomputed) else type(block)
+    axis = {Rotate2: -1, MinRotate3: -2, Rotate3: -3}[kind]
     return block.map_tensors(lambda tensor: tensor.index_select(axis, places))

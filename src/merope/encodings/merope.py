@@ -20,7 +20,7 @@ from merope.encodings.base import (
 )
 from merope.encodings.native import native_band
 from merope.geometry.sphere import epipolar_anchors, minrot, minrot_axis, transported_anchor_axes
-from merope.operators import Band, Block, CameraOperator, MinRotate3, Rotate2, Rotate3
+from merope.operators import Band, Block, CameraOperator, MinRotate3, Recomputed, Rotate2, Rotate3
 
 Component = Literal["disp", "rot", "trans"]
 
@@ -180,36 +180,63 @@ class MeRoPE:
         *,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
+        anchor_bytes: int = 2**28,
     ) -> CameraOperator:
         """The operator of Eq. 11 between two sets of rays; ``keys`` None means the queries themselves.
 
         Geometry runs in float64 on the CPU and phases are reduced modulo 2 pi there; ``dtype`` is that
         of the finished factors. Compute it once per clip: it serves every layer and denoising step.
+
+        Anchors grow with query cameras x key tokens. Those that would take more than ``anchor_bytes`` are not stored
+        but made again for every query camera, in each call of attention (`Recomputed`).
         """
         keys = key_rays(queries, keys)
         layout = self.resolved_layout
         with torch.autocast("cpu", enabled=False):
             bands = (
-                self._disparity(queries, keys, layout.disp),
+                self._disparity(queries, keys, layout.disp, dtype, anchor_bytes),
                 self._rotation(queries, keys, layout.rot),
                 self._translation(queries, keys, layout.trans),
                 native_band(queries, keys, widths=layout.native, base=self.native_base),
             )
             return assemble(bands, queries, keys, acts_on=self.acts_on, dtype=dtype, device=device)
 
-    def _disparity(self, queries: ViewRays, keys: ViewRays, width: int) -> Band | None:
+    def _disparity(
+        self, queries: ViewRays, keys: ViewRays, width: int, dtype: torch.dtype, anchor_bytes: int
+    ) -> Band | None:
         if width == 0 or "disp" not in self.components:
             return kept("disp", width)
-        offsets = offsets_query(queries, keys)  # [B, G, V, 3]
+        kind = MinRotate3 if self.anchor_frames == "minrot" else Rotate3
         dirs_world = torch.einsum("bvxy,bvpy->bvpx", keys.R_world_cam, keys.dirs_cam)
-        dirs_query = torch.einsum("bgyx,bvpy->bgvpx", queries.R_world_cam, dirs_world)
-        anchors = epipolar_anchors(
-            dirs_query, offsets[:, :, :, None], self.fractions, min_scene_depth=self.min_scene_depth
-        )
-        if self.anchor_frames == "minrot":
-            right: Block = MinRotate3(minrot_axis(anchors).flatten(2, 3)[:, None])
+        offsets = offsets_query(queries, keys)  # [B, G, V, 3]
+
+        def anchored(first: int, last: int) -> Block:
+            cameras = slice(first, last)
+            with torch.autocast("cpu", enabled=False):
+                R_query = queries.R_world_cam[:, cameras]
+                dirs_query = torch.einsum("bgyx,bvpy->bgvpx", R_query, dirs_world)
+                anchors = epipolar_anchors(
+                    dirs_query,
+                    offsets[:, cameras, :, None],
+                    self.fractions,
+                    min_scene_depth=self.min_scene_depth,
+                )
+                if kind is MinRotate3:
+                    return MinRotate3(minrot_axis(anchors).flatten(2, 3)[:, None])
+                return Rotate3(transported_anchor_axes(dirs_query, anchors).flatten(2, 3)[:, None])
+
+        numbers = (3 if kind is MinRotate3 else 9) * len(self.fractions) * queries.batch * keys.num_tokens
+        right: Block
+        if numbers * queries.num_views * dtype.itemsize <= anchor_bytes:
+            right = anchored(0, queries.num_views)
         else:
-            right = Rotate3(transported_anchor_axes(dirs_query, anchors).flatten(2, 3)[:, None])
+            right = Recomputed(
+                make=anchored,
+                kind=kind,
+                size=3,
+                shape=(queries.batch, 1, queries.num_views, keys.num_tokens),
+                bytes_per_camera=numbers * dtype.itemsize,
+            )
         left = MinRotate3(minrot_axis(queries.dirs_cam).flatten(1, 2)[:, None, :, None])
         left = left.map_tensors(lambda axis: axis.expand(-1, -1, -1, len(self.fractions), -1))
         return Band(
