@@ -108,7 +108,8 @@ def test_the_reference_declines_what_would_fill_the_memory():
     query = torch.zeros(BATCH, HEADS, QUERIES, SIZE)
     assert why_not("reference", query, operator) is None
     assert why_not("chunked", query, operator) is None
-    assert available_backends() == ("reference", "chunked")
+    assert available_backends() == ("reference", "chunked", "fused")
+    assert why_not("fused", query, operator) is not None  # no GPU, or double precision
     import dataclasses
 
     huge = dataclasses.replace(operator, bands=operator.bands[:1], num_queries=120_000, num_keys=100_000)
@@ -127,3 +128,30 @@ def test_keys_without_a_ray_have_no_influence():
         one = camera_attention(query, key, value, operator, backend=backend)
         other = camera_attention(query, other_key, other_value, operator, backend=backend)
         assert torch.equal(one, other)
+
+
+def test_a_backend_asked_for_by_name_is_the_one_that_serves_or_raises(monkeypatch):
+    operator = random_operator()
+    q, k, v = tensors()
+    with pytest.raises(
+        ValueError, match=r"backend 'fused' cannot serve this call: .* Use 'chunked' or 'auto'"
+    ):
+        camera_attention(q, k, v, operator, backend="fused")
+
+    def refuse(*arguments, **call):
+        raise AssertionError("not asked for")
+
+    monkeypatch.setattr("merope.attention.dispatch.chunked_attention", refuse)
+    monkeypatch.setattr("merope.attention.dispatch.fused_attention", refuse)
+    camera_attention(q, k, v, operator, backend="reference")
+    for backend in ("auto", "chunked"):
+        with pytest.raises(AssertionError, match="not asked for"):
+            camera_attention(q, k, v, operator, backend=backend)
+
+
+def test_on_a_cpu_auto_never_takes_the_interpreter(monkeypatch):
+    monkeypatch.setattr("merope.attention.dispatch.why_not_fused", lambda query, operator: None)
+    monkeypatch.setattr(
+        "merope.attention.dispatch.fused_attention", lambda *arguments, **call: pytest.fail("on a CPU")
+    )
+    camera_attention(*tensors(), random_operator())

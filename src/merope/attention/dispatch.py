@@ -1,6 +1,6 @@
 """`camera_attention`: checks the call, picks a backend, runs it."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -8,23 +8,26 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from merope.attention.chunked import chunked_attention
+from merope.attention.fused import fused_attention, why_not_fused
 from merope.attention.reference import reference_attention
 from merope.operators import CameraOperator
 
-Backend = Literal["auto", "reference", "chunked"]
+Backend = Literal["auto", "reference", "chunked", "fused"]
 
 _DEFAULT_MEMORY_BUDGET = 256 * 2**20
 
 
 def available_backends() -> tuple[str, ...]:
     """Names that ``camera_attention(backend=...)`` takes beside "auto"."""
-    return ("reference", "chunked")
+    return ("reference", "chunked", "fused")
 
 
 def why_not(backend: str, query: Tensor, operator: CameraOperator) -> str | None:
     """The reason a backend cannot serve this call, or None if it can."""
     if backend not in available_backends():
         return f"there is no backend {backend!r}; choose from {available_backends()}"
+    if backend == "fused":
+        return why_not_fused(query, operator)
     if backend == "reference":
         numbers = operator.num_queries * operator.num_keys * operator.head_dim**2 * operator.batch
         if numbers > 2**31:
@@ -61,6 +64,9 @@ def camera_attention(
     ``num_keys - num_queries`` tokens of history come first. Extra keys are seen by all, extra queries see
     extra keys alone.
 
+    ``backend`` "auto" takes the fused kernel for a call on a GPU that it can serve (`why_not`) and "chunked" for
+    every other; a backend asked for by name serves the call itself or raises.
+
     Transforms run in the operator's precision whatever the dtype of q, k, v and under autocast; only the
     transformed features are cast. ``memory_budget`` (bytes) bounds the keys and values that are transformed at
     once.
@@ -73,7 +79,7 @@ def camera_attention(
         _check_frame_causal(operator)
     key_mask = _with_valid_keys(key_mask, operator, extra_tokens)
     if backend == "auto":
-        backend = "chunked"
+        backend = "fused" if query.is_cuda and why_not_fused(query, operator) is None else "chunked"
     reason = why_not(backend, query, operator)
     if reason is not None:
         raise ValueError(f"backend {backend!r} cannot serve this call: {reason}. Use 'chunked' or 'auto'.")
@@ -83,26 +89,12 @@ def camera_attention(
         key, value = (
             torch.where(kept, x, torch.zeros((), dtype=x.dtype, device=x.device)) for x in (key, value)
         )
+    call: dict[str, Any] = {"extra_tokens": extra_tokens, "key_mask": key_mask, "frame_causal": frame_causal}
     if backend == "reference":
-        return reference_attention(
-            query,
-            key,
-            value,
-            operator.stored(),
-            extra_tokens=extra_tokens,
-            key_mask=key_mask,
-            frame_causal=frame_causal,
-        )
-    return chunked_attention(
-        query,
-        key,
-        value,
-        operator,
-        extra_tokens=extra_tokens,
-        key_mask=key_mask,
-        frame_causal=frame_causal,
-        memory_budget=memory_budget,
-    )
+        return reference_attention(query, key, value, operator.stored(), **call)
+    if backend == "fused":
+        return fused_attention(query, key, value, operator.stored(), **call)
+    return chunked_attention(query, key, value, operator, **call, memory_budget=memory_budget)
 
 
 def _with_valid_keys(key_mask: Tensor | None, operator: CameraOperator, extra_tokens: int) -> Tensor | None:
