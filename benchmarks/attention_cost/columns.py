@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from merope.attention import camera_attention, why_not
+from merope.attention import camera_attention, reads_token_last, why_not
 from merope.cameras import ViewRays
 from merope.encodings import GTA, UCPE, CameraEncoding, MeRoPE
 from merope.encodings.scale import TranslationScale
@@ -20,13 +20,17 @@ from .shapes import Shape, view_rays
 Family = Literal["sdpa", "ucpe", "gta", "merope", "identity"]
 """What is computed. "identity" is MeRoPE's bands with no maps in them."""
 
-Route = Literal["sdpa", "plain", "op", "reference", "chunked", "fused"]
-"""What computes it: torch alone, the plain planar implementation, `camera_attention` by its own choice, or one backend."""
+Route = Literal["sdpa", "plain", "op", "reference", "chunked", "rows", "fused"]
+"""What computes it: torch alone, the plain planar implementation, `camera_attention` by its own choice, or one backend.
+
+"rows" is the chunked backend on q, k and v in the memory order of a plain nn.Linear; "chunked" has them in the order that it
+reads, which is what `CameraBranch` projects to.
+"""
 
 Attend = Callable[[Tensor, Tensor, Tensor, Any], Tensor]
 """query, key, value and geometry to the output, all [B, H, N, D]."""
 
-_BACKENDS = ("chunked", "fused", "reference")
+_BACKENDS: tuple[Route, ...] = ("chunked", "fused", "reference")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,8 @@ class Implementation:
     """Channel order of what it takes and gives, as places in the paper's order; None is the paper's."""
     geometry_bytes: int
     """Bytes of the geometry's tensors, MeRoPE's stored anchors among them."""
+    token_last: bool = False
+    """Whether q, k and v stand [B, H, D, N] in memory."""
 
 
 def encoding_of(family: Family, shape: Shape, rays: ViewRays) -> CameraEncoding:
@@ -81,8 +87,8 @@ def operator_of(family: Family, shape: Shape, *, device: str) -> CameraOperator:
     return replace(operator, bands=bands)
 
 
-def implementation(column: Column, shape: Shape, *, device: str) -> Implementation:
-    """What a column computes, made for this shape. Nothing is compiled here."""
+def implementation(column: Column, shape: Shape, *, device: str, dtype: torch.dtype) -> Implementation:
+    """What a column computes, made for this shape and precision. Nothing is compiled here."""
     if column.family == "sdpa":
         return Implementation(_sdpa, None, None, 0)
     operator = operator_of(column.family, shape, device=device)
@@ -90,12 +96,14 @@ def implementation(column: Column, shape: Shape, *, device: str) -> Implementati
         factors = factors_of(operator)
         order = planar_order(operator).to(device)
         return Implementation(plain_attention, factors, order, sum(x.nbytes for x in factors))
-    backend = "auto" if column.route == "op" else column.route
+    backend = {"op": "auto", "rows": "chunked"}.get(column.route, column.route)
 
     def attend(query: Tensor, key: Tensor, value: Tensor, geometry: CameraOperator) -> Tensor:
         return camera_attention(query, key, value, geometry, backend=backend)  # type: ignore[arg-type]
 
-    return Implementation(attend, operator, None, sum(x.nbytes for x in operator.tensors()))
+    like = torch.empty(0, dtype=dtype, device=device)
+    token_last = column.route == "chunked" and reads_token_last(operator, like)
+    return Implementation(attend, operator, None, sum(x.nbytes for x in operator.tensors()), token_last)
 
 
 def _sdpa(query: Tensor, key: Tensor, value: Tensor, geometry: None) -> Tensor:
@@ -127,6 +135,8 @@ def columns_for(
             wanted.append(Column("merope", backend))
             if backend == "chunked":
                 wanted.append(Column("merope", backend, True))
+                if reads_token_last(operator, query):
+                    wanted.append(Column("merope", "rows"))
             if backend == "fused":
                 wanted += _identity_columns(query, shape, device, absent)
     if compile_reason is not None:

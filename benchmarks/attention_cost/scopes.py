@@ -43,17 +43,17 @@ def make_case(
     seed: int = 0,
 ) -> Case:
     """The column in this scope and direction. The same seed gives every column the same numbers."""
-    made = implementation(column, shape, device=device)
-    function: Any = scope_function(scope, made.attend, heads=shape.heads)
+    made = implementation(column, shape, device=device, dtype=dtype)
+    function: Any = scope_function(scope, made.attend, heads=shape.heads, token_last=made.token_last)
     if column.compiled:
         # A code object of its own: what was compiled is kept by code object, and columns would share a list of it.
         function.__code__ = function.__code__.replace(co_name="_".join([scope, *column.name.split()]))
         function = torch.compile(function, fullgraph=True, dynamic=False)
     train = direction == "forward+backward"
-    inputs = [
-        x.to(dtype).to(device).requires_grad_(train)
-        for x in scope_inputs(scope, shape, order=made.order, seed=seed)
-    ]
+    inputs = [x.to(dtype).to(device) for x in scope_inputs(scope, shape, order=made.order, seed=seed)]
+    if made.token_last and scope != "full":
+        inputs[:3] = [x.mT.contiguous().mT for x in inputs[:3]]
+    inputs = [x.requires_grad_(train) for x in inputs]
     run = _with_backward(function, inputs, made, shape, scope, seed) if train else None
 
     def forward() -> tuple[Tensor, ...]:
@@ -94,7 +94,9 @@ def _with_backward(
     return forward_and_backward
 
 
-def scope_function(scope: Scope, attend: Attend, *, heads: int) -> Callable[..., Tensor]:
+def scope_function(
+    scope: Scope, attend: Attend, *, heads: int, token_last: bool = False
+) -> Callable[..., Tensor]:
     """A function of the geometry and of `scope_inputs`. Projections are those of `merope.adapters.CameraBranch`."""
 
     def core(geometry: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -104,7 +106,8 @@ def scope_function(scope: Scope, attend: Attend, *, heads: int) -> Callable[...,
         geometry: Any, query: Tensor, key: Tensor, value: Tensor, out_weight: Tensor, out_bias: Tensor
     ) -> Tensor:
         out = attend(query, key, value, geometry)
-        return linear(out.transpose(1, 2).flatten(2), out_weight, out_bias)
+        merged = out.mT.flatten(1, 2).mT if token_last else out.transpose(1, 2).flatten(2)
+        return linear(merged, out_weight, out_bias)
 
     def full(
         geometry: Any,
@@ -119,10 +122,15 @@ def scope_function(scope: Scope, attend: Attend, *, heads: int) -> Callable[...,
         out_bias: Tensor,
     ) -> Tensor:
         query, key, value = (
-            linear(hidden, weight, bias).unflatten(-1, (heads, -1)).transpose(1, 2)
+            project(hidden, weight, bias).unflatten(-1, (heads, -1)).transpose(1, 2)
             for weight, bias in ((q_weight, q_bias), (k_weight, k_bias), (v_weight, v_bias))
         )
         return block(geometry, query, key, value, out_weight, out_bias)
+
+    def project(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        if not token_last:
+            return linear(hidden, weight, bias)
+        return torch.baddbmm(bias[:, None], weight.expand(len(hidden), -1, -1), hidden.mT).mT
 
     return {"core": core, "block": block, "full": full}[scope]
 

@@ -85,6 +85,12 @@ def test_frame_causal(cut, only_tiles, grouped, extra):
     by_tiles(operator, frame_causal=True, extra_tokens=extra)
 
 
+def test_an_operator_without_maps(cut, only_tiles):
+    keep = Band(name="keep", width=8)
+    operator = CameraOperator(bands=(keep,), batch=2, num_query_cameras=3, num_queries=12, num_keys=16)
+    by_tiles(operator, frame_causal=True)
+
+
 def test_an_entry_that_serves_keys_of_two_cameras_is_not_cut(only_tiles):
     # One phase for all twelve keys, under a rule that hides most of them.
     phase = torch.rand(2, 1, 4, 1, 2, dtype=torch.float64)

@@ -1,6 +1,7 @@
 """Camera encodings on pretrained video transformers: attach, detach, save, load; and how such models are made to move."""
 
 from merope.adapters.branch import CameraBranch
+from merope.adapters.cache import KeyValueCache
 from merope.adapters.checkpoint import load_adapter, read_adapter_config, save_adapter
 from merope.adapters.signals import CameraSignals, camera_signals
 from merope.adapters.wan import CameraAdapter, attach, scheduled_blocks
@@ -9,6 +10,7 @@ __all__ = [
     "CameraAdapter",
     "CameraBranch",
     "CameraSignals",
+    "KeyValueCache",
     "attach",
     "camera_signals",
     "load_adapter",

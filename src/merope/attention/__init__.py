@@ -1,6 +1,15 @@
-"""Attention under a `CameraOperator` (Eq. 1): one function, several backends that agree."""
+"""Attention under a `CameraOperator` (Eq. 1): one function, several backends that agree, and its query cameras shared out."""
 
 from merope.attention.chunked import reads_token_last
 from merope.attention.dispatch import available_backends, camera_attention, why_not
+from merope.attention.sharding import CameraShards, shard_cameras, sharded_camera_attention
 
-__all__ = ["available_backends", "camera_attention", "reads_token_last", "why_not"]
+__all__ = [
+    "CameraShards",
+    "available_backends",
+    "camera_attention",
+    "reads_token_last",
+    "shard_cameras",
+    "sharded_camera_attention",
+    "why_not",
+]

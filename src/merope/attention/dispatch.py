@@ -14,7 +14,7 @@ from merope.operators import CameraOperator
 
 Backend = Literal["auto", "reference", "chunked", "fused"]
 
-_DEFAULT_MEMORY_BUDGET = 256 * 2**20
+DEFAULT_MEMORY_BUDGET = 256 * 2**20
 
 
 def available_backends() -> tuple[str, ...]:
@@ -48,7 +48,7 @@ def camera_attention(
     extra_tokens: int = 0,
     key_mask: Bool[Tensor, "batch key_token"] | None = None,
     frame_causal: bool = False,
-    memory_budget: int = _DEFAULT_MEMORY_BUDGET,
+    memory_budget: int = DEFAULT_MEMORY_BUDGET,
 ) -> Float[Tensor, "batch head query_token chan"]:
     """Attention in which key b meets query a through U_ab: logits q_a^T U_ab k_b / sqrt(d), values U_ab v_b (Eq. 1).
 

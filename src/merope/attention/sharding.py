@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from merope.attention.dispatch import _DEFAULT_MEMORY_BUDGET, Backend, camera_attention, why_not
+from merope.attention.dispatch import DEFAULT_MEMORY_BUDGET, Backend, camera_attention, why_not
 from merope.operators import CameraOperator
 
 _Group = Any
@@ -81,7 +81,7 @@ def sharded_camera_attention(
     key_mask: Bool[Tensor, "batch key_token"] | None = None,
     frame_causal: bool = False,
     backend: Backend = "auto",
-    memory_budget: int = _DEFAULT_MEMORY_BUDGET,
+    memory_budget: int = DEFAULT_MEMORY_BUDGET,
     verify: bool = True,
 ) -> Float[Tensor, "batch head query_token chan"]:
     """`camera_attention` over a clip whose cameras are shared out; each process calls it with its own part.

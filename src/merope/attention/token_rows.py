@@ -212,12 +212,12 @@ class _Maps:
             runs.append(run)
             at, offset = at + turn.band.width, offset + numbers.numel()
         self._table = np.array(lines, dtype=np.int64).reshape(-1, 12)
-        self._numbers = (torch.cat(parts) if parts else factors[0].new_empty(0)).numpy()
+        self._numbers = torch.cat(parts).numpy() if parts else None
         self.unit = math.lcm(*runs)
 
     def write(self, rows: Tensor, out: Tensor, heads: slice, first: int, transpose: bool) -> None:
         """``rows`` [1, h, D, T] under the maps, or the transposed ones, into ``out``."""
-        if not len(self._table):
+        if self._numbers is None:
             return
         if transpose:
             # Transposed maps are added to what they write.
@@ -235,6 +235,8 @@ class _Maps:
         back: bool,
     ) -> None:
         """`turns.turn` with these maps."""
+        if self._numbers is None:
+            return
         count = min(taken.shape[-1], rows.shape[-1])
         sides_and_head = sides.start, sides.stop, heads.start
         self._turn(self._table, self._numbers, taken, rows, *sides_and_head, camera, first, count, back)
