@@ -1,4 +1,4 @@
-"""Attention under a `CameraOperator` (Eq. 1): one function, several backends that agree, and its query cameras shared out."""
+"""Attention under a `CameraOperator` (Eq. 1): one function, several backends that agree, or many processes."""
 
 from merope.attention.chunked import reads_token_last
 from merope.attention.dispatch import available_backends, camera_attention, why_not
