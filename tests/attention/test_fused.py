@@ -87,6 +87,17 @@ def test_transported_frames_are_matrices_and_served(worker, draw):
     assert_accurate(worker, draw, operators, torch.float32)
 
 
+def test_maps_that_are_made_when_needed_are_those_that_are_stored():
+    drive, encoding = random_drive(14, views=2, grid=(2, 3)), MeRoPE(head_dim=64)
+    stored, made = encoding.operator(drive), encoding.operator(drive, anchor_bytes=0)
+    assert made.recomputed_bytes > 0
+    # The function that makes them cannot be sent to another process.
+    layout = fused.plan_layout(made)
+    assert layout == fused.plan_layout(stored)
+    assert torch.equal(fused.triplet_table(made), fused.triplet_table(stored))
+    assert torch.equal(fused.pair_table(made), fused.pair_table(stored))
+
+
 def without_matrix4(operator):
     """A random operator with its 4 x 4 blocks where no query camera changes them."""
     return replace(operator, bands=tuple(band for band in operator.bands if band.size != 4))
@@ -292,6 +303,10 @@ class TestReasons:
         operator = MeRoPE(head_dim=64).operator(random_drive(0))
         assert self.reason(operator) is None
         assert self.reason(operator, torch.bfloat16) is None
+
+    def test_what_is_made_when_needed_is_served(self):
+        operator = MeRoPE(head_dim=64).operator(random_drive(0), anchor_bytes=0)
+        assert self.reason(operator) is None
 
     def test_float64(self):
         operator = MeRoPE(head_dim=64).operator(random_drive(0))

@@ -40,13 +40,11 @@ def _prepare() -> None:
 
 
 def _attend(packed: bytes) -> bytes:
-    from merope.attention.fused import fused_attention, why_not_fused
+    from merope.attention import camera_attention
 
     tensors, operator, weights, call = torch.load(io.BytesIO(packed), weights_only=False)
-    reason = why_not_fused(tensors[0], operator)
-    assert reason is None, reason
     leaves = [tensor.requires_grad_() for tensor in tensors]
-    out = fused_attention(*leaves, operator, **call)
+    out = camera_attention(*leaves, operator, backend="fused", **call)
     grads = torch.autograd.grad((out * weights.to(out.dtype)).sum(), leaves)
     return _packed([out.detach(), *grads])
 
@@ -58,7 +56,7 @@ def _packed(thing: Any) -> bytes:
 
 
 class Interpreter:
-    """Runs `fused_attention` and its backward pass in the other process."""
+    """Runs the fused backend and its backward pass in the other process."""
 
     def __init__(self, pool: ProcessPoolExecutor) -> None:
         self._pool = pool

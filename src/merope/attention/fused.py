@@ -17,8 +17,10 @@ from torch.nn.functional import scaled_dot_product_attention
 from merope.attention.fused_rows import (
     Layout,
     from_rows,
+    kind_of,
     pair_table,
     plan_layout,
+    stored_factors,
     to_rows,
     triplet_table,
     turned_bands,
@@ -52,7 +54,7 @@ _TILES: dict[tuple[int, int, bool], tuple[Tile, Tile, Tile]] = {
     (16, 256, True): (Tile(64, 32, 4, 2), Tile(64, 32, 8, 2), Tile(32, 32, 8, 1)),
     (32, 64, False): (Tile(32, 32, 4, 1), Tile(32, 32, 4, 1), Tile(32, 32, 4, 1)),
     (32, 128, False): (Tile(32, 32, 8, 1), Tile(32, 32, 8, 1), Tile(16, 32, 8, 1)),
-    (32, 256, False): (Tile(32, 32, 8, 1), Tile(16, 32, 8, 1), Tile(16, 16, 8, 1)),
+    (32, 256, False): (Tile(32, 16, 8, 1), Tile(16, 16, 8, 1), Tile(16, 16, 8, 1)),
 }
 _KERNELS = ("forward", "query", "key")
 """The forward pass, and the gradients of queries and of keys and values."""
@@ -73,12 +75,13 @@ def why_not_fused(query: Tensor, operator: CameraOperator) -> str | None:
             "platform's own attention is the better kernel"
         )
     for band in bands:
-        if not isinstance(band.right, MinRotate3 | Rotate3 | Rotate2):
+        kind = kind_of(band.right)
+        if kind not in (MinRotate3, Rotate3, Rotate2):
             return (
-                f"band {band.name!r} depends on the query camera through {type(band.right).__name__}; the kernel turns "
-                "pairs and triplets"
+                f"band {band.name!r} depends on the query camera through {kind.__name__}; the kernel turns pairs and "
+                "triplets"
             )
-        if torch.is_grad_enabled() and any(factor.requires_grad for factor in band.right.numbers()):
+        if torch.is_grad_enabled() and any(factor.requires_grad for factor in stored_factors(band)):
             return (
                 f"the maps of band {band.name!r} depend on the query camera and require gradients; the kernel has "
                 "gradients for queries, keys and values alone"
@@ -100,7 +103,8 @@ def fused_attention(
 ) -> Tensor:
     """Eq. 1 by a kernel that reads untransformed keys and values and turns a tile of them for its queries' camera.
 
-    Kept for the backward pass are q, k and v with their per-token transforms, the output, and one number per query.
+    Kept for the backward pass are q, k and v with their per-token transforms, the output, one number per query, and the
+    factors of all query cameras in the kernel's order: those that an operator makes anew are made here, at once.
     Masked keys and values must be finite. The call must be one that `why_not_fused` has nothing against.
     """
     layout = plan_layout(operator)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from merope.operators import Band, Block, CameraOperator, MinRotate3
+from merope.operators import Band, Block, CameraOperator, MinRotate3, Recomputed
 
 
 class Layout(NamedTuple):
@@ -106,7 +106,7 @@ def plan_layout(operator: CameraOperator) -> Layout:
     triplets, pairs = turned_bands(operator, 3), turned_bands(operator, 2)
     blocks3, copies3 = _blocks_and_copies(triplets)
     blocks2, copies2 = _blocks_and_copies(pairs)
-    numbers3 = 3 if all(isinstance(band.right, MinRotate3) for band in triplets) else 9
+    numbers3 = 3 if _reflections(triplets) else 9
     best: tuple[tuple[int, ...], Layout] | None = None
     for width3, planes2, more2, width1 in product(
         _widths(blocks3, copies3, 4), (2, 4), (0, 1, 2, 3), (0, 16, 32, 64, 128, 256)
@@ -140,13 +140,23 @@ def turned_bands(operator: CameraOperator, size: int | None = None) -> list[Band
     return [band for band in operator.bands if _by_camera(band, operator) and size in (None, band.size)]
 
 
+def kind_of(block: Block | None) -> type:
+    """The class of a block, or of what it makes when it is needed."""
+    return block.kind if isinstance(block, Recomputed) else type(block)
+
+
+def stored_factors(band: Band) -> tuple[Tensor, ...]:
+    """The numbers of a band that the kernel turns, where they are kept and not made when needed."""
+    return () if band.right is None or isinstance(band.right, Recomputed) else band.right.numbers()
+
+
 def triplet_table(operator: CameraOperator) -> Tensor | None:
     """The numbers of triplets, float32 [B or 1, H or 1, G, E + 1, 3 or 9, padded M]; entry E is the identity.
 
     Where all bands are minimum rotations, sqrt(2) times the axes of their reflections, else matrices row by row.
     """
     bands = turned_bands(operator, 3)
-    reflections = all(isinstance(band.right, MinRotate3) for band in bands)
+    reflections = _reflections(bands)
     numbers = []
     for band in bands:
         assert band.right is not None
@@ -233,6 +243,10 @@ def from_rows(rows: Tensor, operator: CameraOperator, layout: Layout) -> Tensor:
     for piece in pieces:
         dtype = torch.promote_types(dtype, piece.dtype)
     return torch.cat([piece.to(dtype) for piece in pieces], dim=-1)
+
+
+def _reflections(bands: Sequence[Band]) -> bool:
+    return all(kind_of(band.right) is MinRotate3 for band in bands)
 
 
 def _by_camera(band: Band, operator: CameraOperator) -> bool:
