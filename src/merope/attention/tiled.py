@@ -93,42 +93,23 @@ def _attend(
     def attend(walk: _Walk, clip: int, heads: slice) -> None:
         q = walk.queries(query)
         out = walk.buffer("out", *q.shape)
-        top, total = (walk.buffer(name, *q.mT.shape[:-1], 1) for name in ("top", "total"))
+        top, total = (walk.buffer(name, q.shape[0], 1, q.shape[2]) for name in ("top", "total"))
         for tile in walk.tiles:
             walk.load(tile)
             for camera in walk.cameras():
                 k, v = walk.keys_for(camera)
                 for part in walk.parts(camera):
-                    state = (out[..., part], top[:, part], total[:, part])
-                    _join_softmax(walk.logits(q[..., part], k), v, *state, first=tile is walk.tiles[0])
-        # A row whose keys are all masked: its output is zero, and so will be its weights in the backward pass.
+                    state = (out[..., part], top[..., part], total[..., part])
+                    walk.join(walk.logits(k, q[..., part]), v, *state, first=tile is walk.tiles[0])
+        # A query whose keys are all masked: its output is zero, and so will be its weights in the backward pass.
         dead = total == 0
-        lse[clip, heads] = torch.add(top, total.log()).masked_fill_(dead, math.inf).squeeze(-1)
-        out.div_(total.masked_fill_(dead, 1).mT)
+        lse[clip, heads] = torch.add(top, total.log()).masked_fill_(dead, math.inf).squeeze(1)
+        out.div_(total.masked_fill_(dead, 1))
         walk.turn_back(out, result, "o")
 
     call = _Call(query, key, value, key_mask, factors, plan_of(description), causal_offset)
     _in_parallel(attend, call, memory_budget, passes=1)
     return result, lse
-
-
-def _join_softmax(
-    logits: Tensor, value: Tensor, out: Tensor, top: Tensor, total: Tensor, *, first: bool
-) -> None:
-    """One more tile into the running maximum, sum and output [h, D, P] (the streaming softmax); uses ``logits`` up."""
-    if first:
-        # The clamp keeps a row of hidden keys finite: its weights become exp(-inf) = 0.
-        torch.amax(logits, -1, keepdim=True, out=top).clamp_(min=torch.finfo(logits.dtype).min)
-        torch.sum(logits.sub_(top).exp_(), -1, keepdim=True, out=total)
-        torch.bmm(value, logits.mT, out=out)
-        return
-    high = logits.amax(-1, keepdim=True)
-    torch.maximum(high, top, out=high)
-    fade = (top - high).exp_()
-    logits.sub_(high).exp_()
-    total.mul_(fade).add_(logits.sum(-1, keepdim=True))
-    torch.baddbmm(out.mul_(fade.mT), value, logits.mT, out=out)
-    top.copy_(high)
 
 
 @_attend.register_fake
@@ -173,7 +154,8 @@ def _attend_backward(
                 k, v = walk.keys_for(camera)
                 d_turned = walk.buffer("grad_turned", 2, *k.shape)
                 for n, part in enumerate(walk.parts(camera)):
-                    weights = walk.logits(q[..., part], k).sub_(lse[clip, heads, part, None]).exp_()
+                    weights = walk.logits(q[..., part], k, keys_last=True)
+                    weights.sub_(lse[clip, heads, part, None]).exp_()
                     d_logits = walk.buffer("grad_logits", *weights.shape)
                     torch.bmm(d_out[..., part].mT, v, out=d_logits)
                     d_logits.sub_(delta[clip, heads, part]).mul_(weights)
@@ -319,6 +301,10 @@ class _Walk:
     tiles: list[_Tile]
 
     def __init__(self, call: _Call) -> None:
+        # Compiled when first used: importing merope should not wait for numba.
+        from merope.attention.turns import largest
+
+        self._largest = largest
         self.scale = 1 / math.sqrt(call.query.shape[-1])
         self._call = call
         self._plan = call.plan
@@ -432,15 +418,42 @@ class _Walk:
         first = self._tile.tokens.start
         self._maps.turn(*arrays, self._active, self._heads, first=first, camera=camera, back=back)
 
-    def logits(self, query: Tensor, key: Tensor) -> Tensor:
-        """Scaled logits [h, P, T] of queries [h, D, P]; minus infinity where a key is hidden."""
-        logits = self.buffer("logits", query.shape[0], query.shape[-1], key.shape[-1])
-        torch.baddbmm(logits, query.mT, key, beta=0, alpha=self.scale, out=logits)
+    def logits(self, left: Tensor, right: Tensor, *, keys_last: bool = False) -> Tensor:
+        """Scaled logits of keys [h, D, T] and queries [h, D, P]: [h, T, P], or [h, P, T] of them the other way round, ``keys_last``.
+
+        Minus infinity where a key is hidden. Either order leaves one product without a transposed operand: forward, that
+        with the values; backward, that with the queries and output gradients.
+        """
+        logits = self.buffer("logits", left.shape[0], left.shape[-1], right.shape[-1])
+        torch.baddbmm(logits, left.mT, right, beta=0, alpha=self.scale, out=logits)
+        by_key = logits.mT if keys_last else logits
         if self._call.key_mask is not None:
-            logits.masked_fill_(~self._call.key_mask[self._clip, self._tokens], -math.inf)
+            by_key.masked_fill_(~self._call.key_mask[self._clip, self._tokens, None], -math.inf)
         if self._seen < self._size:
-            logits[..., self._seen :] = -math.inf
+            by_key[:, self._seen :] = -math.inf
         return logits
+
+    def join(
+        self, logits: Tensor, value: Tensor, out: Tensor, top: Tensor, total: Tensor, *, first: bool
+    ) -> None:
+        """One more tile's logits [h, T, P] into the running maximum, sum and output [h, D, P] (the streaming softmax).
+
+        Uses ``logits`` up.
+        """
+        high = self.buffer("high", *top.shape)
+        self._largest(logits.numpy(), high.numpy())
+        # A query whose keys are all hidden has finite numbers all the same: its weights become exp(-inf) = 0.
+        high.clamp_(min=torch.finfo(logits.dtype).min)
+        if first:
+            torch.sum(logits.sub_(high).exp_(), 1, keepdim=True, out=total)
+            torch.bmm(value, logits, out=out)
+        else:
+            torch.maximum(high, top, out=high)
+            fade = (top - high).exp_()
+            logits.sub_(high).exp_()
+            total.mul_(fade).add_(logits.sum(1, keepdim=True))
+            torch.baddbmm(out.mul_(fade), value, logits, out=out)
+        top.copy_(high)
 
     def gradient_sums(self) -> tuple[Tensor, Tensor]:
         """Zeros for the gradients of a tile's keys and values: of whole heads, and of grouped channels turned back."""

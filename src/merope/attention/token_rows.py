@@ -192,7 +192,7 @@ class _Maps:
         self._turn = turns.turn
         lines, parts, runs, at, offset = [], [], [1], 0, 0
         for turn in of:
-            numbers = torch.stack([number[clip] for number in turn.kind(*factors[turn.tensors]).numbers()]).mT
+            numbers = torch.stack([number[clip].mT for number in turn.kind(*factors[turn.tensors]).numbers()])
             if numbers.ndim == 4:
                 numbers = numbers.unsqueeze(2)  # [n, H or 1, G or 1, M, E]
             run = tokens // numbers.shape[-1]

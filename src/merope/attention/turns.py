@@ -1,6 +1,6 @@
-"""Grouped maps as compiled loops: one pass over memory where torch's operations take ten.
+"""What torch's operations take many passes for, as compiled loops: an operator's maps, and the largest logit.
 
-The formulas are those of the blocks in `merope.operators`, to which a test holds these loops.
+The maps' formulas are those of the blocks in `merope.operators`, to which a test holds these loops.
 """
 
 # Numba infers the types of these functions at each call.
@@ -159,3 +159,16 @@ def _entry(t, r, entry, is_first, back):
     else:
         for n in range(length):
             r[n] += entry[n] * t[n]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def largest(logits, out):
+    """The largest of every column: [h, T, P] to [h, 1, P]. NaN is passed over; it comes out of the exponential."""
+    for h in range(logits.shape[0]):
+        column = out[h, 0]
+        column[:] = logits[h, 0]
+        for t in range(1, logits.shape[1]):
+            row = logits[h, t]
+            for p in range(logits.shape[2]):
+                if row[p] > column[p]:
+                    column[p] = row[p]

@@ -222,7 +222,9 @@ class MeRoPE:
                     min_scene_depth=self.min_scene_depth,
                 )
                 if kind is MinRotate3:
-                    return MinRotate3(minrot_axis(anchors).flatten(2, 3)[:, None])
+                    axis = minrot_axis(anchors).flatten(2, 3)[:, None]  # [B, 1, G, N, M, 3]
+                    # Number by number, tokens last in memory: as attention's loops read them.
+                    return MinRotate3(axis.permute(5, 0, 1, 2, 4, 3).contiguous().permute(1, 2, 3, 5, 4, 0))
                 return Rotate3(transported_anchor_axes(dirs_query, anchors).flatten(2, 3)[:, None])
 
         numbers = (3 if kind is MinRotate3 else 9) * len(self.fractions) * queries.batch * keys.num_tokens
