@@ -419,7 +419,7 @@ class _Walk:
         self._maps.turn(*arrays, self._active, self._heads, first=first, camera=camera, back=back)
 
     def logits(self, left: Tensor, right: Tensor, *, keys_last: bool = False) -> Tensor:
-        """Scaled logits of keys [h, D, T] and queries [h, D, P]: [h, T, P], or [h, P, T] of them the other way round, ``keys_last``.
+        """Scaled logits [h, T, P] of keys [h, D, T] and queries [h, D, P]; ``keys_last``: [h, P, T] of queries and keys.
 
         Minus infinity where a key is hidden. Either order leaves one product without a transposed operand: forward, that
         with the values; backward, that with the queries and output gradients.
