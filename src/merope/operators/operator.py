@@ -7,7 +7,7 @@ of the key token that may depend on the query *camera*. Attention is then ``q~ =
 Dimension letters: B batch, H heads (1 where all heads share), G query cameras, N tokens, M blocks.
 
 Channels are in the paper's order at every public door: triplets (x, y, z) and pairs are interleaved.
-Inside, the channels of a band are planar (all x, then all y, then all z), which vectorises.
+What runs inside lays channels out for itself.
 """
 
 import math
