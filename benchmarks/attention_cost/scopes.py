@@ -102,12 +102,14 @@ def scope_function(
     def core(geometry: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         return attend(query, key, value, geometry)
 
+    def merged(geometry: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        out = attend(query, key, value, geometry)
+        return out.mT.flatten(1, 2).mT if token_last else out.transpose(1, 2).flatten(2)
+
     def block(
         geometry: Any, query: Tensor, key: Tensor, value: Tensor, out_weight: Tensor, out_bias: Tensor
     ) -> Tensor:
-        out = attend(query, key, value, geometry)
-        merged = out.mT.flatten(1, 2).mT if token_last else out.transpose(1, 2).flatten(2)
-        return linear(merged, out_weight, out_bias)
+        return linear(merged(geometry, query, key, value), out_weight, out_bias)
 
     def full(
         geometry: Any,
@@ -121,11 +123,16 @@ def scope_function(
         out_weight: Tensor,
         out_bias: Tensor,
     ) -> Tensor:
-        query, key, value = (
-            project(hidden, weight, bias).unflatten(-1, (heads, -1)).transpose(1, 2)
-            for weight, bias in ((q_weight, q_bias), (k_weight, k_bias), (v_weight, v_bias))
+        pairs = ((q_weight, q_bias), (k_weight, k_bias), (v_weight, v_bias))
+        # Unnamed, so that queries, keys and values are gone before the output projection, as in the branch.
+        return linear(
+            merged(
+                geometry,
+                *(project(hidden, *pair).unflatten(-1, (heads, -1)).transpose(1, 2) for pair in pairs),
+            ),
+            out_weight,
+            out_bias,
         )
-        return block(geometry, query, key, value, out_weight, out_bias)
 
     def project(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         if not token_last:

@@ -91,6 +91,11 @@ class CameraBranch(nn.Module):
             if signals.input_map is None:
                 raise ValueError("this branch reads an input map; the cameras were made without one.")
             hidden = hidden + self.from_map(signals.input_map).to(hidden.dtype)
+        # Queries, keys and values are gone before the output projection, where nothing wants their gradients.
+        return self.to_out(self._attend(hidden, operator, record))
+
+    def _attend(self, hidden: Tensor, operator: CameraOperator, record: Recorder | None) -> Tensor:
+        """All heads' outputs side by side, [B, N, width]."""
         token_last = reads_token_last(operator, hidden)
         query, key, value = (
             # What another library put in a projection's place knows no layouts.
@@ -103,8 +108,7 @@ class CameraBranch(nn.Module):
             record(query, key, operator)
         out = camera_attention(query, key, value, operator)
         # A view where heads stand side by side, and where tokens come last.
-        merged = out.mT.flatten(1, 2).mT if token_last else out.transpose(1, 2).flatten(2)
-        return self.to_out(merged)
+        return out.mT.flatten(1, 2).mT if token_last else out.transpose(1, 2).flatten(2)
 
     def _operator(self, hidden: Tensor, signals: CameraSignals) -> CameraOperator:
         if self.to_depth is None:
