@@ -30,7 +30,7 @@ _TILE_TOKENS = 2048
 # Logits of one product, the same compromise.
 _LOGITS = 2**19
 # Bytes of one thread's buffers, if a single head needs no more.
-_CACHE = 8 * 2**20
+_CACHE = 16 * 2**20
 # Multiplications from which on threads pay for their start.
 _WORTH_THREADS = 2**28
 # Above this many threads Python's own lock is what they wait for; cores beyond share the operations.
@@ -249,7 +249,9 @@ def _in_parallel(
     products = 4 * passes * batch * heads * call.plan.num_queries * call.key.shape[2] * channels
     threads = torch.get_num_threads() if products > _WORTH_THREADS else 1
     workers = min(threads, batch * heads, max(1, memory_budget // per_head), _MOST_WORKERS)
-    step = max(1, min(-(-batch * heads // workers), heads, min(memory_budget // workers, _CACHE) // per_head))
+    most = max(1, min(heads, min(memory_budget // workers, _CACHE) // per_head))
+    # Heads that one thread must do one after the other, with so many at once; of equals, the most at once.
+    step = min(range(1, most + 1), key=lambda step: (-(-batch * -(-heads // step) // workers) * step, -step))
     jobs = [
         (clip, slice(first, min(first + step, heads)))
         for clip in range(batch)
