@@ -7,6 +7,7 @@ left; where there are too few of them the rest is zeros.
 Dimension letters: B batch, H heads, G query cameras, N tokens, E entries of a factor, M blocks, C copies, D channels.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from itertools import product
@@ -106,33 +107,42 @@ def plan_layout(operator: CameraOperator) -> Layout:
     triplets, pairs = turned_bands(operator, 3), turned_bands(operator, 2)
     blocks3, copies3 = _blocks_and_copies(triplets)
     blocks2, copies2 = _blocks_and_copies(pairs)
-    numbers3 = 3 if _reflections(triplets) else 9
-    best: tuple[tuple[int, ...], Layout] | None = None
-    for width3, planes2, more2, width1 in product(
-        _widths(blocks3, copies3, 4), (2, 4), (0, 1, 2, 3), (0, 16, 32, 64, 128, 256)
-    ):
-        widths2 = _widths(blocks2, copies2, planes2)
-        width2 = widths2[min(more2, len(widths2) - 1)]
-        layout = Layout(
-            width3,
-            numbers3,
-            blocks3,
-            _power_of_two(blocks3),
-            copies3,
-            width2,
-            planes2,
-            blocks2,
-            _power_of_two(blocks2),
-            copies2,
-            width1,
-            int("k" in operator.acts_on),
-            int("v" in operator.acts_on),
-        )
-        cost = (layout.row, (width3 > 0) + (width2 > 0) + (width1 > 0), width3 + width2, planes2)
-        if layout.row >= operator.head_dim and (best is None or cost < best[0]):
-            best = (cost, layout)
-    assert best is not None
-    return best[1]
+    width3, planes2, width2, width1 = _shortest_row(operator.head_dim, blocks3, copies3, blocks2, copies2)
+    return Layout(
+        width3,
+        3 if _reflections(triplets) else 9,
+        blocks3,
+        _power_of_two(blocks3),
+        copies3,
+        width2,
+        planes2,
+        blocks2,
+        _power_of_two(blocks2),
+        copies2,
+        width1,
+        int("k" in operator.acts_on),
+        int("v" in operator.acts_on),
+    )
+
+
+@torch.compiler.assume_constant_result
+def _shortest_row(head_dim: int, blocks3: int, copies3: int, blocks2: int, copies2: int) -> tuple[int, ...]:
+    """Width of the triplets' run, channels in a slot with a pair, widths of the pairs' run and of what stays."""
+    # Not traced under torch.compile, where a search of two hundred rows takes longer than the rest of the call.
+    return _search_row(head_dim, blocks3, copies3, blocks2, copies2)
+
+
+@functools.cache
+def _search_row(head_dim: int, blocks3: int, copies3: int, blocks2: int, copies2: int) -> tuple[int, ...]:
+    found = []
+    for width3, planes2, width1 in product(_widths(blocks3, copies3, 4), (2, 4), (0, 16, 32, 64, 128, 256)):
+        for width2 in _widths(blocks2, copies2, planes2):
+            row = width3 + width2 + width1
+            if row >= head_dim:
+                runs = (width3 > 0) + (width2 > 0) + (width1 > 0)
+                found.append((row, runs, width3 + width2, planes2, width3, width2, width1))
+    _, _, _, planes2, width3, width2, width1 = min(found)
+    return width3, planes2, width2, width1
 
 
 def turned_bands(operator: CameraOperator, size: int | None = None) -> list[Band]:
@@ -145,9 +155,10 @@ def kind_of(block: Block | None) -> type:
     return block.kind if isinstance(block, Recomputed) else type(block)
 
 
-def stored_factors(band: Band) -> tuple[Tensor, ...]:
-    """The numbers of a band that the kernel turns, where they are kept and not made when needed."""
-    return () if band.right is None or isinstance(band.right, Recomputed) else band.right.numbers()
+def is_trained(band: Band) -> bool:
+    """Whether gradients flow to the right maps; those that are made when needed are made for one camera and asked."""
+    block = band.right.for_cameras(0, 1) if isinstance(band.right, Recomputed) else band.right
+    return block is not None and any(factor.requires_grad for factor in block.numbers())
 
 
 def triplet_table(operator: CameraOperator) -> Tensor | None:
