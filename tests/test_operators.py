@@ -230,3 +230,24 @@ def test_a_band_whose_factors_do_not_fit_its_tokens_is_refused_when_the_operator
     )
     with pytest.raises(ValueError, match=r"band 'trans': right serves 1 query cameras; the operator has 3"):
         CameraOperator(bands=(grouped,), batch=2, num_query_cameras=3, num_queries=12, num_keys=10)
+
+
+def test_blocks_and_heads_that_a_band_does_not_have_are_refused():
+    """Compiled loops would read and write past their memory."""
+    plane = Rotate2(torch.ones(2, 2, 12, 3), torch.zeros(2, 2, 12, 3))
+    call = {"batch": 2, "num_query_cameras": 3, "num_queries": 12, "num_keys": 12}
+    band = Band(name="many", width=12, size=2, num_blocks=1, right=plane)
+    with pytest.raises(ValueError, match="band 'many': right holds 3 different blocks; the band says 1"):
+        CameraOperator(bands=(band,), **call)
+    bands = (
+        Band(name="two", width=12, size=2, num_blocks=3, right=plane),
+        Band(
+            name="four",
+            width=12,
+            size=2,
+            num_blocks=3,
+            left=plane.map_tensors(lambda x: x.repeat(1, 2, 1, 1)),
+        ),
+    )
+    with pytest.raises(ValueError, match="band 'two': right tells 2 heads apart, another band 4"):
+        CameraOperator(bands=bands, **call)

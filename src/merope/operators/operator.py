@@ -113,6 +113,16 @@ class CameraOperator:
                     f"band {band.name!r}: {side} has {block.entries(axis)} entries for {tokens} {kind} tokens; "
                     "each entry serves an equal run of tokens."
                 )
+            if block.entries(1) not in (1, self.num_heads):
+                raise ValueError(
+                    f"band {band.name!r}: {side} tells {block.entries(1)} heads apart, another band {self.num_heads}."
+                )
+            # What is made when needed is looked at when it is made.
+            if not isinstance(block, Recomputed) and block.entries(axis + 1) != band.num_blocks:
+                raise ValueError(
+                    f"band {band.name!r}: {side} holds {block.entries(axis + 1)} different blocks; the band says "
+                    f"{band.num_blocks}."
+                )
             if axis == 3 and block.entries(2) != self.num_query_cameras:
                 raise ValueError(
                     f"band {band.name!r}: {side} serves {block.entries(2)} query cameras; the operator has "
