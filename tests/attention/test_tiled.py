@@ -5,8 +5,9 @@ import threading
 import numpy as np
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from merope.attention import camera_attention, tiled
+from merope.attention import camera_attention, tiled, turns
 from merope.attention.chunked import chunked_attention
 from merope.attention.tiled import tiled_attention, why_not_tiled
 from merope.attention.token_rows import describe, plan_of
@@ -148,6 +149,44 @@ def test_an_error_in_a_thread_arrives_and_leaves_torch_s_count_alone(monkeypatch
         torch.set_num_threads(before)
 
 
+@pytest.mark.parametrize("worth", [0, 2**28])
+def test_inference_mode_reaches_the_threads(monkeypatch, only_tiles, worth):
+    operator = random_operator(heads=HEADS)
+    tensors = inputs(operator, heads=HEADS)
+    expected = camera_attention(*tensors, operator)
+    monkeypatch.setattr(tiled, "_WORTH_THREADS", worth)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with torch.inference_mode():
+            assert torch.equal(camera_attention(*tensors, operator), expected)
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("of", ["query", "factor"])
+def test_a_tangent_is_not_lost(of):
+    operator = random_operator(heads=2)
+    query, key, value = inputs(operator, heads=2)
+    factors = operator.tensors()
+    at = {"query": query, "factor": factors[1]}[of]
+
+    def attend(moved, backend="auto"):
+        pending = iter([moved if of == "factor" and n == 1 else x for n, x in enumerate(factors)])
+        q = moved if of == "query" else query
+        moved_operator = operator.map_tensors(lambda _: next(pending))
+        return camera_attention(q, key, value, moved_operator, backend=backend)
+
+    # The platform's attention says so where it cannot; tiles once gave zero.
+    with pytest.raises(NotImplementedError, match="forward AD"):
+        torch.func.jvp(attend, (at,), (torch.ones_like(at),))
+    with sdpa_kernel(SDPBackend.MATH):
+        _, tangent = torch.func.jvp(attend, (at,), (torch.ones_like(at),))
+    _, expected = torch.func.jvp(lambda x: attend(x, "reference"), (at,), (torch.ones_like(at),))
+    assert expected.abs().max() > 0.1
+    torch.testing.assert_close(tangent, expected, rtol=0, atol=1e-11)
+
+
 @pytest.mark.parametrize("layout", ["token-last", "projected", "every other", "broadcast"])
 def test_any_memory_layout(only_tiles, layout):
     operator = random_operator(heads=HEADS)
@@ -253,6 +292,22 @@ def test_what_keys_and_values_take_does_not_grow_with_the_clip(monkeypatch):
         assert many[name] <= 24 * 12 * 64 * 4, name
 
 
+def test_memory_that_was_outgrown_is_given_back(monkeypatch):
+    walks = []
+    monkeypatch.setattr(
+        tiled._Walk,
+        "start",
+        lambda self, *job, begin=tiled._Walk.start: (walks.append(self), begin(self, *job)),
+    )
+    operator = MeRoPE(head_dim=64).operator(random_drive(0, views=6, grid=(1, 3)))
+    leaves = [torch.randn(2, 2, 18, 64, requires_grad=True) for _ in range(3)]
+    # Every query camera sees more keys than the one before.
+    camera_attention(*leaves, operator, frame_causal=True).sum().backward()
+    for walk in walks:
+        held = {view.untyped_storage().data_ptr() for view in walk._views.values()}
+        assert held == {buffer.data_ptr() for buffer in walk._buffers.values()}
+
+
 def test_each_reason_not_to_cut_tiles():
     operator = random_operator(dtype=torch.float32)
     q, k, v = inputs(operator, dtype=torch.float32)
@@ -319,6 +374,15 @@ def test_compiled_loops_are_the_blocks(kind, run, back):
     for after, kept in ((taken, before[0]), (rows, before[1])):
         assert torch.equal(after[0], kept[0])
         assert torch.equal(after[:, :, :1], kept[:, :, :1])
+
+
+def test_loops_are_compiled_where_nothing_may_be_written(monkeypatch):
+    def nowhere(*arguments, **options):
+        raise RuntimeError("cannot cache function: no locator available")
+
+    monkeypatch.setattr("numba.core.caching.FunctionCache.__init__", nowhere)
+    double = turns._compiled(nogil=True)(lambda x: 2 * x)
+    assert double(3) == 6
 
 
 def test_a_description_holds_the_whole_operator():

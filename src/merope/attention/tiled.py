@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from merope.attention.token_rows import KINDS, ClipMaps, Plan, describe, plan_of
 from merope.operators import CameraOperator
@@ -50,6 +51,8 @@ def why_not_tiled(
         return f"query, key, value and the operator's factors must all have {compute}"
     if torch.is_grad_enabled() and any(factor.requires_grad for factor in factors):
         return "a factor of the operator wants its gradient"
+    if any(forward_ad.unpack_dual(x).tangent is not None for x in (query, key, value, *factors)):
+        return "a tensor carries a tangent, and tiles give gradients alone"
     for band in operator.bands:
         for block in (band.left, band.right):
             if block is not None and type(block) not in KINDS.values():
@@ -263,6 +266,7 @@ def _in_parallel(
             walk.start(*job)
             work(walk, *job)
         return
+    inference = torch.is_inference_mode_enabled()  # A thread outside may not write what was made inside.
     walks = SimpleQueue[_Walk]()
     for _ in range(workers):
         walks.put(_Walk(call))
@@ -270,7 +274,7 @@ def _in_parallel(
     def run(job: tuple[int, slice]) -> None:
         walk = walks.get()
         try:
-            with torch.no_grad():
+            with torch.inference_mode(inference), torch.no_grad():
                 walk.start(*job)
                 work(walk, *job)
         finally:
@@ -322,6 +326,8 @@ class _Walk:
         if view is None:
             size = math.prod(shape)
             if name not in self._buffers or self._buffers[name].numel() < size:
+                # Views of the smaller memory would keep it alive.
+                self._views = {at: kept for at, kept in self._views.items() if at[0] != name}
                 self._buffers[name] = self._call.key.new_empty(size)
             view = self._views[name, shape] = self._buffers[name][:size].view(shape)
         return view

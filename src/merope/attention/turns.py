@@ -18,7 +18,20 @@ _PLANE, _REFLECTION, _MATRIX = 0, 1, 2
 KINDS: dict[type, int] = {Rotate2: _PLANE, MinRotate3: _REFLECTION, Rotate3: _MATRIX, Matrix4: _MATRIX}
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
+def _compiled(**options):
+    """Compiled at the first call; kept on disk for later processes where there is a place to write."""
+
+    def compiled(function):
+        try:
+            return njit(cache=True, **options)(function)
+        except RuntimeError:
+            # Neither beside the package nor at home may anything be written.
+            return njit(**options)(function)
+
+    return compiled
+
+
+@_compiled(nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})
 def turn(table, numbers, taken, rows, first_side, last_side, head, camera, first, count, back):
     """The maps of some bands under one query camera, between the channels taken from tokens and those of a head.
 
@@ -161,7 +174,7 @@ def _entry(t, r, entry, is_first, back):
             r[n] += entry[n] * t[n]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@_compiled(nogil=True, error_model="numpy")
 def largest(logits, out):
     """The largest of every column: [h, T, P] to [h, 1, P]. NaN is passed over; it comes out of the exponential."""
     for h in range(logits.shape[0]):
