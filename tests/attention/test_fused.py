@@ -254,6 +254,13 @@ for seed in (0, 1):
         torch.testing.assert_close(ours, eager, rtol=1e-5, atol=1e-5)
 assert len(graphs) == 1, f"{len(graphs)} graphs"
 
+# Other numbers of cameras and of tokens: sizes are not known any more when it compiles again.
+for views, grid in ((3, (2, 3)), (4, (2, 3)), (2, (3, 5)), (3, (1, 7))):
+    operator = encoding.operator(random_drive(0, views=views, grid=grid))
+    tensors = [torch.randn(2, 2, operator.num_keys, 64) for _ in range(3)]
+    ours, eager = (function(*tensors, operator) for function in (compiled, attend))
+    torch.testing.assert_close(ours, eager, rtol=1e-5, atol=1e-5)
+
 rows = [torch.randn(2, 1, 12, 64, requires_grad=True) for _ in range(3)]
 from merope.attention.fused_rows import pair_table, plan_layout, triplet_table
 
@@ -340,6 +347,18 @@ class TestReasons:
         )
         with torch.no_grad():
             assert self.reason(trained) is None
+
+    def test_factors_that_are_trained_and_made_when_needed(self):
+        drive = random_drive(0)
+        # Rays that are trained reach the anchors alone; the phases take the centres.
+        trained = replace(drive, dirs_cam=drive.dirs_cam.clone().requires_grad_())
+        operator = MeRoPE(head_dim=64).operator(trained, anchor_bytes=0)
+        assert operator.recomputed_bytes > 0
+        assert self.reason(operator).startswith(
+            "the maps of band 'disp' depend on the query camera and require gradients"
+        )
+        with torch.no_grad():
+            assert self.reason(operator) is None
 
     def test_factors_that_no_query_camera_changes_may_be_trained(self, worker, draw):
         operator = MeRoPE(head_dim=64).operator(random_drive(0))

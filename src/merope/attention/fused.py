@@ -17,10 +17,10 @@ from torch.nn.functional import scaled_dot_product_attention
 from merope.attention.fused_rows import (
     Layout,
     from_rows,
+    is_trained,
     kind_of,
     pair_table,
     plan_layout,
-    stored_factors,
     to_rows,
     triplet_table,
     turned_bands,
@@ -48,7 +48,7 @@ class Tile(NamedTuple):
 _TILES: dict[tuple[int, int, bool], tuple[Tile, Tile, Tile]] = {
     (16, 64, False): (Tile(64, 64, 4, 2), Tile(64, 32, 4, 2), Tile(32, 32, 4, 2)),
     (16, 128, False): (Tile(64, 64, 4, 2), Tile(64, 32, 4, 2), Tile(32, 32, 4, 2)),
-    (16, 256, False): (Tile(64, 32, 4, 2), Tile(32, 32, 8, 2), Tile(32, 32, 8, 1)),
+    (16, 256, False): (Tile(64, 32, 8, 1), Tile(32, 16, 8, 2), Tile(32, 32, 8, 1)),
     (16, 64, True): (Tile(64, 64, 4, 2), Tile(64, 64, 4, 2), Tile(32, 64, 4, 2)),
     (16, 128, True): (Tile(64, 64, 4, 2), Tile(64, 32, 4, 2), Tile(32, 64, 8, 2)),
     (16, 256, True): (Tile(64, 32, 4, 2), Tile(64, 32, 8, 2), Tile(32, 32, 8, 1)),
@@ -81,7 +81,7 @@ def why_not_fused(query: Tensor, operator: CameraOperator) -> str | None:
                 f"band {band.name!r} depends on the query camera through {kind.__name__}; the kernel turns pairs and "
                 "triplets"
             )
-        if torch.is_grad_enabled() and any(factor.requires_grad for factor in stored_factors(band)):
+        if torch.is_grad_enabled() and is_trained(band):
             return (
                 f"the maps of band {band.name!r} depend on the query camera and require gradients; the kernel has "
                 "gradients for queries, keys and values alone"

@@ -291,7 +291,11 @@ def _table(numbers: Sequence[Tensor], bands: Sequence[Band], identity: Sequence[
         return None
     blocks, copies = _blocks_and_copies(bands)
     batch, heads, cameras = (max(table.shape[axis] for table in numbers) for axis in range(3))
-    entries = math.lcm(*(table.shape[3] for table in numbers))
+    entries = numbers[0].shape[3]
+    for table in numbers[1:]:
+        # Sizes that torch.compile does not know yet have no common multiple.
+        if table.shape[3] != entries:
+            entries = math.lcm(entries, table.shape[3])
     pieces = [
         table.repeat_interleave(entries // table.shape[3], dim=3).repeat_interleave(
             band.copies // copies, dim=5
