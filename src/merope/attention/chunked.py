@@ -14,7 +14,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
 from merope.attention.tiled import TILED_DTYPES, tiled_attention, why_not_tiled
-from merope.attention.visibility import seen_by_first, visible_keys
+from merope.attention.visibility import seen_by_cameras, seen_by_extra, seen_by_first
 from merope.operators import Band, Block, CameraOperator, apply_block
 
 
@@ -51,12 +51,11 @@ def chunked_attention(
         out = _of_cameras(of_cameras, key, value, operator, causal_offset, *call)
     if extra_tokens:
         # A token without a camera has no query camera either: it meets raw keys and values.
-        seen = visible_keys(operator, extra_tokens, key_mask, causal_offset)
         raw = _attention(
             query[:, :, None, operator.num_queries :].to(compute),
             key[:, :, None].to(compute),
             value[:, :, None].to(compute),
-            None if seen is None else seen[:, 0, -1:],
+            seen_by_extra(operator, extra_tokens, key_mask, causal_offset),
         )
         out = torch.cat([out, raw.squeeze(2).to(query.dtype)], dim=2)
     return out
@@ -122,10 +121,7 @@ def _of_cameras(
             causal_offset=causal_offset,
             memory_budget=memory_budget,
         )
-    seen = visible_keys(operator, extra_tokens, key_mask, causal_offset)
-    if seen is not None:
-        rows = operator.num_queries // operator.num_query_cameras if causal_offset is not None else 1
-        seen = seen[:, 0, : operator.num_queries : rows]  # [B or 1, G or 1, N]
+    seen = seen_by_cameras(operator, extra_tokens, key_mask, causal_offset)
     return _over_cameras(query, key, value, operator, compute, seen, extra_tokens, by_camera, memory_budget)
 
 

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from merope.attention.visibility import seen_by_first, visible_keys
+from merope.attention.visibility import seen_by_cameras, seen_by_extra, seen_by_first
 from merope.operators import CameraOperator
 
 
@@ -37,7 +37,7 @@ def reference_attention(
             logits = torch.einsum("bhad,bhacde,bhce->bhac", q, pairwise, k)
         logits = logits / math.sqrt(query.shape[-1])
         offset = seen_by_first(operator) if frame_causal else None
-        seen = visible_keys(operator, extra_tokens, key_mask, offset)  # [B|1, 1, Nq|1, Nk]
+        seen = _seen_by_queries(operator, extra_tokens, key_mask, offset)  # [B|1, 1, Nq|1, Nk]
         if seen is not None:
             alive = seen.any(-1, keepdim=True)
             logits = logits.masked_fill(~seen, float("-inf"))
@@ -65,3 +65,14 @@ def _dense_with_extras(operator: CameraOperator, extra_tokens: int) -> Tensor:
     full[:, :, :queries, :keys] = pairwise
     full[:, :, :queries, keys:] = operator.dense_left()[:, :, :, None]
     return full
+
+
+def _seen_by_queries(
+    operator: CameraOperator, extra_tokens: int, key_mask: Tensor | None, causal_offset: int | None
+) -> Tensor | None:
+    call = (operator, extra_tokens, key_mask, causal_offset)
+    by_camera, by_extra = seen_by_cameras(*call), seen_by_extra(*call)
+    if by_camera is None or by_extra is None or causal_offset is None:
+        return None if by_camera is None else by_camera[:, None]
+    rows = by_camera.repeat_interleave(operator.num_queries // operator.num_query_cameras, dim=1)
+    return torch.cat([rows, by_extra.expand(-1, extra_tokens, -1)], dim=1)[:, None]

@@ -336,8 +336,8 @@ class _Walk:
         """Take a clip and some of its heads in hand."""
         self._clip, self._heads = clip, heads
         self._maps = self._call.maps(clip)
-        keys, unit = self._plan.num_keys, self._maps.unit
-        step = keys if keys <= _TILE_TOKENS else max(unit, _TILE_TOKENS // unit * unit)
+        keys = self._plan.num_keys
+        step = -(-keys // max(1, -(-keys // _TILE_TOKENS)))
         cuts = [*range(0, keys, max(step, 1)), keys]
         self.tiles = [_Tile(slice(a, b), True) for a, b in pairwise(cuts)]
         if self._call.key.shape[2] > keys:
@@ -396,13 +396,11 @@ class _Walk:
     def cameras(self) -> Iterator[int]:
         """Query cameras that see some of the tile."""
         for camera in range(self._plan.num_query_cameras):
-            self._seen = self._tile.size
+            self._size = self._tile.size
             if self._call.causal_offset is not None and self._tile.has_cameras:
                 end = self._call.causal_offset + camera * self._per_camera
-                self._seen = min(self._seen, end - self._tile.tokens.start)
-            if self._seen > 0:
-                # Maps end where an entry ends; the keys from there to the last seen are hidden among the logits.
-                self._size = min(self._tile.size, -(-self._seen // self._maps.unit) * self._maps.unit)
+                self._size = min(self._size, end - self._tile.tokens.start)
+            if self._size > 0:
                 yield camera
 
     def parts(self, camera: int) -> list[slice]:
@@ -423,8 +421,8 @@ class _Walk:
         return self._turned[0, ..., : self._size], self._turned[1, ..., : self._size]
 
     def _turn(self, arrays: tuple[np.ndarray, np.ndarray], camera: int, *, back: bool = False) -> None:
-        first = self._tile.tokens.start
-        self._maps.turn(*arrays, self._active, self._heads, first=first, camera=camera, back=back)
+        keys = self._tokens
+        self._maps.turn(*arrays, self._active, self._heads, keys=keys, camera=camera, back=back)
 
     def logits(self, left: Tensor, right: Tensor, *, keys_last: bool = False) -> Tensor:
         """Scaled logits [h, T, P] of keys [h, D, T] and queries [h, D, P]; ``keys_last``: [h, P, T] of queries and keys.
@@ -437,8 +435,6 @@ class _Walk:
         by_key = logits.mT if keys_last else logits
         if self._call.key_mask is not None:
             by_key.masked_fill_(~self._call.key_mask[self._clip, self._tokens, None], -math.inf)
-        if self._seen < self._size:
-            by_key[:, self._seen :] = -math.inf
         return logits
 
     def join(

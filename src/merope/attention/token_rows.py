@@ -7,7 +7,6 @@ Dimension letters: B batch, H heads, h heads in hand, G query cameras, N tokens,
 E entries of a factor, R tokens that an entry serves.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -132,8 +131,6 @@ class ClipMaps:
         self._left = _Maps(plan.left, factors, clip, plan.num_queries)
         self._once = _Maps(plan.once, factors, clip, plan.num_keys)
         self._grouped = _Maps(plan.grouped, factors, clip, plan.num_keys, taken=True)
-        self.unit = math.lcm(self._once.unit, self._grouped.unit)
-        """Keys may be cut at multiples of this many: no entry of a right factor serves both sides."""
 
     def left(self, rows: Tensor, out: Tensor, heads: slice, *, transpose: bool = False) -> None:
         """Left maps of all queries, ``rows`` [h, D, N] into ``out``."""
@@ -168,16 +165,16 @@ class ClipMaps:
         sides: slice,
         heads: slice,
         *,
-        first: int,
+        keys: slice,
         camera: int,
         back: bool = False,
     ) -> None:
         """Taken channels [2, h, grouped_width, T] of keys and values under a query camera's maps into ``rows`` [2, h, D, T].
 
         With ``back``, ``rows`` under the transposed maps on top of the taken channels. ``sides`` says which of keys and
-        values.
+        values, ``keys`` which of all keys are meant: the first ones of both arrays.
         """
-        self._grouped.apply(taken, rows, sides, heads, first, camera, back)
+        self._grouped.apply(taken, rows, sides, heads, keys, camera, back)
 
 
 class _Maps:
@@ -190,7 +187,7 @@ class _Maps:
         from merope.attention import turns
 
         self._turn = turns.turn
-        lines, parts, runs, at, offset = [], [], [1], 0, 0
+        lines, parts, at, offset = [], [], 0, 0
         for turn in of:
             numbers = torch.stack([number[clip].mT for number in turn.kind(*factors[turn.tensors]).numbers()])
             if numbers.ndim == 4:
@@ -209,11 +206,9 @@ class _Maps:
                 )
             )
             parts.append(numbers.flatten())
-            runs.append(run)
             at, offset = at + turn.band.width, offset + numbers.numel()
         self._table = np.array(lines, dtype=np.int64).reshape(-1, 12)
         self._numbers = torch.cat(parts).numpy() if parts else None
-        self.unit = math.lcm(*runs)
 
     def write(self, rows: Tensor, out: Tensor, heads: slice, first: int, transpose: bool) -> None:
         """``rows`` [1, h, D, T] under the maps, or the transposed ones, into ``out``."""
@@ -222,7 +217,8 @@ class _Maps:
         if transpose:
             # Transposed maps are added to what they write.
             rows, out = out.zero_(), rows
-        self.apply(rows.numpy(), out.numpy(), slice(0, 1), heads, first, 0, transpose)
+        keys = slice(first, first + rows.shape[-1])
+        self.apply(rows.numpy(), out.numpy(), slice(0, 1), heads, keys, 0, transpose)
 
     def apply(
         self,
@@ -230,13 +226,12 @@ class _Maps:
         rows: np.ndarray,
         sides: slice,
         heads: slice,
-        first: int,
+        keys: slice,
         camera: int,
         back: bool,
     ) -> None:
         """`turns.turn` with these maps."""
         if self._numbers is None:
             return
-        count = min(taken.shape[-1], rows.shape[-1])
-        sides_and_head = sides.start, sides.stop, heads.start
-        self._turn(self._table, self._numbers, taken, rows, *sides_and_head, camera, first, count, back)
+        where = sides.start, sides.stop, heads.start, camera, keys.start, keys.stop - keys.start
+        self._turn(self._table, self._numbers, taken, rows, *where, back)

@@ -200,7 +200,8 @@ class Recomputed:
     """A grouped band's right maps, made for some query cameras at a time and never all kept.
 
     What they would take grows with query cameras x key tokens, that is with the square of a clip's length. Whoever
-    asks for ``numbers`` or a ``matrix`` gets all of them, made on the spot.
+    asks for ``numbers`` or a ``matrix`` gets all of them, made on the spot. An operator that holds such maps holds a
+    function and cannot be pickled; `CameraOperator.stored` can.
     """
 
     make: Callable[[int, int], Block]
