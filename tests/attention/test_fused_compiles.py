@@ -18,18 +18,18 @@ import json
 import sys
 import torch
 from merope.cameras.scenes import random_drive
-from merope.encodings import MeRoPE
+from merope.encodings.registry import default_encoding
 from tests.support.fused import KERNELS, call_kernels, compiled, resources, use_absent_gpu
 
 found = []
-for arch, head_dim, dtype in json.loads(sys.argv[1]):
+for arch, name, head_dim, dtype in json.loads(sys.argv[1]):
     gpu = use_absent_gpu(arch)
-    operator = MeRoPE(head_dim=head_dim).operator(random_drive(0))
+    operator = default_encoding(name, head_dim=head_dim, num_heads=2).operator(random_drive(0))
     call_kernels(operator, getattr(torch, dtype))
     assert gpu.launches == 3
     for kernel in KERNELS:
         taken = resources(compiled(kernel, arch)[-1])
-        found.append([arch, head_dim, dtype, kernel, taken.registers, taken.spilled, taken.shared])
+        found.append([arch, name, head_dim, dtype, kernel, taken.registers, taken.spilled, taken.shared])
 print(json.dumps(found))
 """
 
@@ -38,11 +38,13 @@ SHARED_LIMIT = {80: 99 * 1024, 90: 227 * 1024, 100: 227 * 1024, 120: 99 * 1024}
 
 # Each head size, dtype and card once or more; benchmarks/fused_registers.py compiles all of them.
 CHOSEN = [
-    (80, 128, "float16"),
-    (90, 128, "bfloat16"),
-    (100, 64, "bfloat16"),
-    (80, 64, "float32"),
-    (90, 192, "bfloat16"),
+    (80, "merope", 128, "float16"),
+    (90, "merope", 128, "bfloat16"),
+    (100, "merope", 64, "bfloat16"),
+    (80, "merope", 64, "float32"),
+    (90, "merope", 192, "bfloat16"),
+    # A row of 256.
+    (80, "urope", 192, "bfloat16"),
 ]
 
 
@@ -52,8 +54,8 @@ def test_every_kernel_compiles_and_fits():
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout)
     assert len(found) == 3 * len(CHOSEN)
-    for arch, head_dim, dtype, kernel, registers, spilled, shared in found:
-        name = f"{kernel} for sm_{arch}, {head_dim} channels, {dtype}"
+    for arch, encoding, head_dim, dtype, kernel, registers, spilled, shared in found:
+        name = f"{kernel} for sm_{arch}, {encoding}, {head_dim} channels, {dtype}"
         assert 0 < shared <= SHARED_LIMIT[arch], f"{name}: {shared} bytes of shared memory"
         # The accumulated gradients of keys leave registers between query cameras; a loop that spills takes thousands.
         assert registers > 32 and spilled < 1000, f"{name}: {registers} registers, {spilled} bytes spilled"
