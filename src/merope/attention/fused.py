@@ -221,7 +221,9 @@ def _launch(
     from merope.attention import fused_kernels
 
     plan = Layout(*layout)
-    tile = tile_of(kernel, plan.row, query.dtype, _arch())
+    # Cards of one machine may differ: the tile is that of the query's.
+    with torch.cuda.device_of(query):
+        tile = tile_of(kernel, plan.row, query.dtype, _arch())
     batch, heads, num_queries, _ = query.shape
     num_keys = key.shape[2] - num_extra
     per_camera = num_queries // cameras
