@@ -35,14 +35,31 @@ STRANGERS = {
 
 # Each optional package has one folder that may import it, and only inside a function: importing merope
 # must work without it.
-OPTIONAL_HOMES = {"matplotlib": "evaluation", "pycolmap": "evaluation", "triton": "attention"}
+OPTIONAL_HOMES = {
+    "matplotlib": "evaluation",
+    "pycolmap": "evaluation",
+    "transformers": "recipes",
+    "triton": "attention",
+    "wandb": "training",
+}
 
 # A Triton kernel is compiled from its source and its module's globals, so these import triton at their tops; what
 # imports them does it inside a function.
 KERNELS = {"attention/fused_kernels.py", "attention/fused_turns.py"}
 
 # Test tools, and packages that do not import beside the CPU build of torch.
-NEVER = {"roma", "evo", "scipy", "hypothesis", "pytest", "beartype", "torchvision", "torchcodec", "nuscenes"}
+NEVER = {
+    "roma",
+    "evo",
+    "scipy",
+    "hypothesis",
+    "pytest",
+    "beartype",
+    "torchvision",
+    "torchcodec",
+    "nuscenes",
+    "peft",
+}
 
 HEAVY = {"torch", "numpy", "scipy", "diffusers", "accelerate", "numba", "av", "PIL", "matplotlib"}
 

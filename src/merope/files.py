@@ -1,7 +1,8 @@
-"""Files that appear whole or not at all: written under a temporary name, then moved into place."""
+"""Files and folders that appear whole or not at all: written under a temporary name, then moved into place."""
 
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,26 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A temporary folder beside ``path``, which becomes ``path`` if the block succeeds and is gone if it fails.
+
+    Raises:
+        FileExistsError: if ``path`` is there and not an empty folder.
+    """
+    target = Path(path)
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise FileExistsError(errno.EEXIST, "already there; choose another folder or delete it", str(target))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary.mkdir()
+    try:
+        yield temporary
+        os.replace(temporary, target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def require_folder(path: str | os.PathLike[str]) -> None:

@@ -1,9 +1,12 @@
 """Commanded cameras as rays of latent tokens."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from merope.adapters.command import latent_matrices, latent_rays
+from merope.cameras import CameraModel, Pinhole
 from merope.geometry.poses import Poses
 from merope.worlds.drives import drive
 from tests.support.tiny_run import tiny_spec
@@ -61,3 +64,30 @@ def test_each_clip_keeps_its_own_cameras():
 def test_too_few_poses_are_refused():
     with pytest.raises(ValueError):
         latent_matrices([Poses.from_matrices(paths(1)[0].T_world_cam[:12])], tiny_spec())
+
+
+def test_lenses_of_their_own_are_looked_through_clip_by_clip():
+    spec = replace(tiny_spec(), camera=None)
+    wide, narrow = (Pinhole.from_fov(fov_x_deg=fov, height=24, width=32) for fov in (110.0, 50.0))
+    matrices = latent_matrices(paths(), spec)
+    both = latent_rays(matrices, spec, [wide, narrow])
+    for clip, lens in enumerate([wide, narrow]):
+        alone = latent_rays(matrices[clip : clip + 1], spec, [lens])
+        torch.testing.assert_close(both.dirs_cam[clip], alone.dirs_cam[0], rtol=0, atol=0)
+        assert alone.lens is not None
+    # What needs the one lens of all clips is told that there is none.
+    assert both.lens is None
+    same = latent_rays(matrices, spec, [wide, CameraModel.from_dict(wide.to_dict())])
+    assert same.lens is not None
+
+
+def test_a_lens_is_needed_one_per_clip_and_for_these_frames():
+    spec = replace(tiny_spec(), camera=None)
+    matrices = latent_matrices(paths(), spec)
+    lens = Pinhole.from_fov(fov_x_deg=90.0, height=24, width=32)
+    with pytest.raises(ValueError, match="give one lens per clip"):
+        latent_rays(matrices, spec)
+    with pytest.raises(ValueError, match="one lens per clip, 2; got 1"):
+        latent_rays(matrices, spec, [lens])
+    with pytest.raises(ValueError, match="lens for 48 x 64 frames"):
+        latent_rays(matrices, spec, [lens, lens.resize(height=48, width=64)])

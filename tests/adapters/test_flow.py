@@ -1,5 +1,7 @@
 """Flow matching: Wan's levels, a prefix that is clean for training and sampling alike, two kinds of prediction."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -160,3 +162,9 @@ def test_imposed_prefix_takes_the_given_frames_of_a_longer_clip(spec):
     assert torch.equal(out[:, :, :2], clean[:, :, :2])
     assert torch.equal(out[:, :, 2:], noisy[:, :, 2:])
     assert torch.equal(impose_prefix(noisy, clean[:, :, :2], spec), out)
+
+
+def test_without_a_prefix_there_is_one_timestep_per_clip():
+    spec = replace(tiny_spec(), prefix_frames=0)
+    sigma = torch.tensor([0.25, 1.0])
+    assert token_timesteps(sigma, spec).tolist() == [250.0, 1000.0]

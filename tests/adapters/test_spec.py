@@ -34,8 +34,20 @@ def test_paper_sizes_give_the_paper_tokens():
 def test_frame_count_that_is_not_4k_plus_1_names_both_neighbours(count, way_out):
     with pytest.raises(ValueError, match=rf"num_frames must be 1 \+ 4k; got {count}\. {way_out}"):
         paper_spec(num_frames=count)
-    with pytest.raises(ValueError, match=rf"prefix_frames must be 1 \+ 4k; got {count}"):
-        paper_spec(prefix_frames=count)
+    if count:  # No prefix at all is fine.
+        with pytest.raises(ValueError, match=rf"prefix_frames must be 1 \+ 4k; got {count}"):
+            paper_spec(prefix_frames=count)
+
+
+def test_without_a_prefix_nothing_is_given():
+    assert paper_spec(prefix_frames=0).prefix_latents == 0
+
+
+def test_clips_may_bring_their_own_lenses():
+    spec = paper_spec(camera=None)
+    assert VideoSpec.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
+    with pytest.raises(ValueError, match=r"lens for 512 x 288 frames"):
+        spec.require_size(512, 288)
 
 
 def test_other_temporal_stride_changes_the_rule():

@@ -24,16 +24,47 @@ def latent_matrices(cameras: Sequence[Poses], spec: VideoSpec) -> Float[Tensor, 
     )
 
 
-def latent_rays(T_world_cam: Float[Tensor, "clip view 4 4"], spec: VideoSpec) -> ViewRays:
-    """Rays of every token of clips whose latent frames have these poses."""
+def spec_lens(spec: VideoSpec) -> CameraModel:
+    """The lens that all clips of a model share.
+
+    Raises:
+        ValueError: if each clip brings its own.
+    """
+    if spec.camera is None:
+        raise ValueError("this spec has no lens of its own: give one lens per clip.")
+    return CameraModel.from_dict(spec.camera)
+
+
+def latent_rays(
+    T_world_cam: Float[Tensor, "clip view 4 4"],
+    spec: VideoSpec,
+    lenses: Sequence[CameraModel] | None = None,
+) -> ViewRays:
+    """Rays of every token of clips whose latent frames have these poses.
+
+    ``lenses`` holds one lens per clip, for frames of the spec's size; None takes the spec's own.
+
+    Raises:
+        ValueError: if there is no lens, not one per clip, or one for frames of another size.
+    """
     rows, cols = spec.token_grid
-    camera = CameraModel.from_dict(spec.camera)
-    dirs, valid = TokenGrid(rows, cols).token_rays(camera)
     clips, views = T_world_cam.shape[:2]
+    if lenses is None:
+        lenses = [spec_lens(spec)] * clips
+    if len(lenses) != clips:
+        raise ValueError(f"lenses must hold one lens per clip, {clips}; got {len(lenses)}.")
+    for lens in lenses:
+        spec.require_size(lens.height, lens.width)
+    grid = TokenGrid(rows, cols)
+    same = all(lens.to_dict() == lenses[0].to_dict() for lens in lenses)
+    # One lens for all clips, the usual case, is looked through once.
+    seen = [grid.token_rays(lens) for lens in (lenses[:1] if same else lenses)]
+    dirs = torch.stack([dirs for dirs, _ in seen]).expand(clips, -1, -1)
+    valid = torch.stack([valid for _, valid in seen]).expand(clips, -1)
     return ViewRays.from_poses(
         T_world_cam,
-        dirs.expand(clips, views, -1, -1),
-        valid=valid.expand(clips, views, -1),
+        dirs[:, None].expand(clips, views, -1, -1),
+        valid=valid[:, None].expand(clips, views, -1),
         grid=(rows, cols),
-        camera=camera,
+        camera=lenses[0] if same else None,
     )

@@ -48,8 +48,16 @@ def impose_prefix(
     return torch.cat([clean[:, :, :given], noisy[:, :, given:]], dim=2)
 
 
-def token_timesteps(sigma: Float[Tensor, "batch"], spec: VideoSpec) -> Float[Tensor, "batch token"]:
-    """Timestep of every token: 0 in the given latent frames, 1000 sigma in the others."""
+def token_timesteps(
+    sigma: Float[Tensor, "batch"], spec: VideoSpec
+) -> Float[Tensor, "batch token"] | Float[Tensor, "batch"]:
+    """Timestep of every token: 0 in the given latent frames, 1000 sigma in the others.
+
+    Where nothing is given, one per clip: the same numbers to the network, which then keeps one modulation per clip
+    in place of one per token.
+    """
+    if spec.prefix_latents == 0:
+        return sigma * NUM_TRAIN_TIMESTEPS
     rows, cols = spec.token_grid
     per_frame = rows * cols
     steps = (sigma * NUM_TRAIN_TIMESTEPS)[:, None].repeat(1, spec.latent_frames * per_frame)

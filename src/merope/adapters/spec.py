@@ -23,11 +23,12 @@ class VideoSpec:
     num_frames: int
     """Frames per clip, 1 + temporal_stride * k."""
     prefix_frames: int
-    """Leading frames that are given and stay clean, 1 + temporal_stride * k."""
+    """Leading frames that are given and stay clean, 1 + temporal_stride * k; 0 where nothing is given."""
     fps: float
     """Frames per second."""
-    camera: dict[str, Any]
-    """The lens, as `CameraModel.to_dict` gives it, for frames of this size."""
+    camera: dict[str, Any] | None = None
+    """The lens of every clip, as `CameraModel.to_dict` gives it, for frames of this size; None where each clip brings
+    its own."""
     temporal_stride: int = 4
     """Frames per latent frame after the first."""
     spatial_stride: int = 8
@@ -51,6 +52,8 @@ class VideoSpec:
                 raise ValueError(f"{name} must be >= 1; got {getattr(self, name)}.")
         for name in ("num_frames", "prefix_frames"):
             count = getattr(self, name)
+            if name == "prefix_frames" and count == 0:
+                continue
             if count < 1 or (count - 1) % self.temporal_stride:
                 below = 1 + (count - 1) // self.temporal_stride * self.temporal_stride
                 raise ValueError(
@@ -69,18 +72,22 @@ class VideoSpec:
                 raise ValueError(
                     f"{name} must be a multiple of {cell} pixels, one token; got {size}. Use {below} or {below + cell}."
                 )
-        lens = (self.camera.get("height"), self.camera.get("width"))
-        if lens != (self.height, self.width):
-            raise ValueError(
-                f"camera is a lens for {lens[0]} x {lens[1]} frames (height x width), the model makes "
-                f"{self.height} x {self.width}. Use CameraModel.resize."
-            )
+        if self.camera is not None:
+            self.require_size(self.camera.get("height"), self.camera.get("width"))
         # Written so that NaN fails too.
         if not (self.fps > 0 and self.shift > 0):
             raise ValueError(f"fps and shift must be > 0; got {self.fps} and {self.shift}.")
         for name, choices in (("pose_policy", get_args(PosePolicy)), ("prediction", get_args(Prediction))):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(choices)}; got {getattr(self, name)!r}.")
+
+    def require_size(self, height: int | None, width: int | None) -> None:
+        """Raise ValueError unless a lens is for frames of this size."""
+        if (height, width) != (self.height, self.width):
+            raise ValueError(
+                f"camera is a lens for {height} x {width} frames (height x width), the model makes "
+                f"{self.height} x {self.width}. Use CameraModel.resize."
+            )
 
     @property
     def latent_frames(self) -> int:
@@ -90,7 +97,7 @@ class VideoSpec:
     @property
     def prefix_latents(self) -> int:
         """Leading latent frames that stay clean."""
-        return 1 + (self.prefix_frames - 1) // self.temporal_stride
+        return 0 if self.prefix_frames == 0 else 1 + (self.prefix_frames - 1) // self.temporal_stride
 
     @property
     def latent_shape(self) -> tuple[int, int, int, int]:

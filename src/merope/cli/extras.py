@@ -7,6 +7,9 @@ from merope.errors import MissingDependency
 EXTRA_OF = {
     "matplotlib": "plot",
     "pycolmap": "eval",
+    "tensorboard": "tensorboard",
+    "transformers": "text",
+    "wandb": "wandb",
 }
 
 

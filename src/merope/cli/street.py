@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import merope
+from merope.adapters.command import spec_lens
 from merope.adapters.spec import VideoSpec
-from merope.cameras import CameraModel
 from merope.data.video import Frames
 from merope.evaluation.estimators.network import NetworkEstimator
 from merope.evaluation.result import EvaluationResult
@@ -72,7 +72,7 @@ def render_commands(
     for poses in commands.values():
         check_command(poses, spec)
     world = build_world(seed, paths=list(commands.values()))
-    camera = CameraModel.from_dict(spec.camera)
+    camera = spec_lens(spec)
     return [
         StreetClip(
             clip_id=f"{name}-{label}",
@@ -107,7 +107,7 @@ def generate_clips(
 
 def recover(estimator: NetworkEstimator, videos: Sequence[Frames], spec: VideoSpec) -> list[Poses]:
     """Trajectories read off the frames; the estimator sees pixels, lens and frame rate only."""
-    camera = CameraModel.from_dict(spec.camera)
+    camera = spec_lens(spec)
     return [estimator.estimate(video, camera, fps=spec.fps).poses for video in videos]
 
 

@@ -133,6 +133,7 @@ def _require_device(device: str) -> None:
 def _train_estimator(
     store: "StreetClips", codec: "LinearCodec", config: "TrainConfig", steps: int | None, output: Path
 ) -> None:
+    from merope.adapters.command import spec_lens
     from merope.evaluation.estimators.motion_training import MotionTrainConfig, train_motion_network
     from merope.evaluation.estimators.network import NetworkEstimator
 
@@ -140,7 +141,7 @@ def _train_estimator(
     options = MotionTrainConfig() if steps is None else MotionTrainConfig(steps=steps)
     network = train_motion_network(output, store, codec, options, height=spec.height, width=spec.width)
     summary = {"steps": options.steps, "num_worlds": config.num_worlds}
-    NetworkEstimator(network, camera=spec.camera, fps=spec.fps, summary=summary).save(
+    NetworkEstimator(network, camera=spec_lens(spec).to_dict(), fps=spec.fps, summary=summary).save(
         output / "estimator.safetensors"
     )
     print(f"the estimator is in {output / 'estimator.safetensors'}")

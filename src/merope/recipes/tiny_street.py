@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from merope.adapters.command import spec_lens
 from merope.adapters.spec import VideoSpec
 from merope.cameras import Pinhole
 from merope.encodings.registry import default_encoding, encoding_to_config
@@ -82,5 +83,5 @@ def tiny_street_clips(config: TrainConfig) -> StreetClipsConfig:
         num_frames=config.clip_frames,
         turn_start=config.turn_start,
         fps=config.spec.fps,
-        camera=config.spec.camera,
+        camera=spec_lens(config.spec).to_dict(),
     )

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from merope.adapters.command import latent_matrices
+from merope.adapters.command import latent_matrices, spec_lens
 from merope.adapters.flow import shifted
 from merope.cameras import CameraModel
 from merope.data.latents import LatentCodec, video_from_frames
@@ -61,7 +61,7 @@ class BatchSource:
             raise CheckpointMismatch(
                 f"the codec has {codec.channels} channels, the model takes {config.spec.latent_channels}."
             )
-        if config.mirror and not _is_symmetric(CameraModel.from_dict(config.spec.camera)):
+        if config.mirror and not _is_symmetric(spec_lens(config.spec)):
             raise ValueError(
                 "mirror needs a lens that is symmetric about its middle column; this one is not. Use mirror=False."
             )

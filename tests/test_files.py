@@ -1,0 +1,29 @@
+"""Files and folders appear whole or not at all."""
+
+import pytest
+
+from merope.files import atomic_folder
+
+
+def test_a_folder_appears_when_its_block_is_done(tmp_path):
+    with atomic_folder(tmp_path / "deep" / "new") as folder:
+        (folder / "file").write_text("whole")
+        assert not (tmp_path / "deep" / "new").exists()
+    assert (tmp_path / "deep" / "new" / "file").read_text() == "whole"
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["new"]
+
+
+def test_a_folder_that_fails_leaves_nothing(tmp_path):
+    with pytest.raises(RuntimeError), atomic_folder(tmp_path / "new") as folder:
+        (folder / "file").write_text("half")
+        raise RuntimeError
+    assert not any(tmp_path.iterdir())
+
+
+def test_an_empty_folder_is_taken_and_a_full_one_is_not(tmp_path):
+    (tmp_path / "empty").mkdir()
+    with atomic_folder(tmp_path / "empty") as folder:
+        (folder / "file").write_text("mine")
+    with pytest.raises(FileExistsError, match="choose another"), atomic_folder(tmp_path / "empty"):
+        pass
+    assert (tmp_path / "empty" / "file").read_text() == "mine"
