@@ -14,9 +14,13 @@ def test_a_folder_appears_when_its_block_is_done(tmp_path):
 
 
 def test_a_folder_that_fails_leaves_nothing(tmp_path):
-    with pytest.raises(RuntimeError), atomic_folder(tmp_path / "new") as folder:
-        (folder / "file").write_text("half")
-        raise RuntimeError
+    def fail():
+        with atomic_folder(tmp_path / "new") as folder:
+            (folder / "file").write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
     assert not any(tmp_path.iterdir())
 
 

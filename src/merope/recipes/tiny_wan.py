@@ -41,7 +41,8 @@ def make_tiny_wan(
             UMT5Config(vocab_size=len(tokenizer), d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4)
         ).eval()
         model: Any = WanTransformer3DModel(**{**_transformer(version), **transformer})
-    pipeline = WanPipeline(
+    # Any: diffusers' classes are untyped.
+    pipeline: Any = WanPipeline(
         tokenizer=tokenizer,
         text_encoder=text_encoder,
         vae=vae,
