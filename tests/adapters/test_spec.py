@@ -1,10 +1,12 @@
 """`VideoSpec`: wrong frame counts and sizes are refused with the numbers that would do."""
 
+import inspect
 import json
 
 import pytest
+from diffusers import AutoencoderKLWan, WanTransformer3DModel
 
-from merope.adapters.spec import VideoSpec
+from merope.adapters.spec import _UNSAID, VideoSpec, wan_spec
 from merope.cameras import Pinhole
 from tests.support.tiny_run import tiny_spec
 
@@ -111,3 +113,36 @@ def test_unknown_and_missing_fields_are_named():
     del values["fps"]
     with pytest.raises(ValueError, match=r"lacks \['fps'\]"):
         VideoSpec.from_dict(values)
+
+
+SIZES = {"height": 288, "width": 512, "num_frames": 49, "prefix_frames": 9, "fps": 10.0, "shift": 5.0}
+WAN22 = {"in_channels": 48, "patch_size": [1, 2, 2]}
+VAE22 = {"z_dim": 48, "scale_factor_temporal": 4, "scale_factor_spatial": 16}
+
+
+def test_a_pipeline_s_configurations_give_the_paper_s_sizes():
+    spec = wan_spec(WAN22, VAE22, **SIZES)
+    assert spec == paper_spec(camera=None, shift=5.0)
+    lens = Pinhole.from_fov(fov_x_deg=90.0, height=288, width=512).to_dict()
+    assert wan_spec(WAN22, VAE22, **SIZES, camera=lens, pose_policy="mean").camera == lens
+
+
+def test_what_a_configuration_file_leaves_out_is_the_default_of_diffusers():
+    for name, value in _UNSAID.items():
+        kind = WanTransformer3DModel if name in ("patch_size", "in_channels") else AutoencoderKLWan
+        assert inspect.signature(kind.__init__).parameters[name].default == value
+    spec = wan_spec({}, {}, **SIZES)
+    assert (spec.latent_channels, spec.spatial_stride, spec.patch) == (16, 8, 2)
+
+
+@pytest.mark.parametrize(
+    ("transformer", "message"),
+    [
+        ({"in_channels": 36}, r"takes 36 channels and the autoencoder makes 16.*Wan2.1-I2V"),
+        ({"patch_size": (2, 2, 2)}, r"patch_size must be \(1, n, n\).*got \(2, 2, 2\)"),
+        ({"patch_size": (1, 2, 4)}, r"patch_size must be \(1, n, n\)"),
+    ],
+)
+def test_transformers_that_take_something_else_are_refused(transformer, message):
+    with pytest.raises(ValueError, match=message):
+        wan_spec(transformer, {}, **SIZES)

@@ -9,6 +9,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from merope.adapters.spec import VideoSpec
 from merope.adapters.wan import CameraAdapter, attach
 from merope.encodings.base import CameraEncoding
 from merope.encodings.registry import (
@@ -29,20 +30,31 @@ def save_adapter(
     *,
     dtype: torch.dtype = torch.float32,
     summary: dict[str, Any] | None = None,
+    spec: VideoSpec | None = None,
 ) -> None:
-    """Write the branches to ``path``; ``summary`` is stored beside the configuration (steps, data, loss).
+    """Write the branches to ``path``, with what they were trained for.
 
-    The file is written under a temporary name and renamed.
+    ``summary`` (steps, data, loss) and ``spec`` (sizes, frames, lens) are stored beside the configuration. The file is
+    written under a temporary name and renamed.
+
+    Raises:
+        ValueError: if ``spec`` takes another pose of a latent frame than the adapter.
     """
+    if spec is not None and spec.pose_policy != adapter.pose_policy:
+        raise ValueError(
+            f"spec takes the {spec.pose_policy!r} pose of a latent frame, the adapter {adapter.pose_policy!r}; "
+            "give attach and the spec the same pose_policy."
+        )
     tensors = {
         f"{block}.{name}": value.detach().to("cpu", dtype).contiguous()
         for block, branch in adapter.branches.items()
         for name, value in branch.state_dict().items()
     }
-    config = adapter_config(adapter)
-    write_safetensors(
-        path, tensors, {"format": _FORMAT, "config": json.dumps(config), "summary": json.dumps(summary or {})}
-    )
+    described = {"config": adapter_config(adapter), "summary": summary or {}}
+    if spec is not None:
+        described["spec"] = spec.to_dict()
+    metadata = {name: json.dumps(value) for name, value in described.items()}
+    write_safetensors(path, tensors, {"format": _FORMAT, **metadata})
 
 
 def adapter_config(adapter: CameraAdapter) -> dict[str, Any]:
@@ -64,7 +76,14 @@ def adapter_config(adapter: CameraAdapter) -> dict[str, Any]:
 
 
 def read_adapter_config(path: str | Path) -> dict[str, Any]:
-    """The configuration and summary in an adapter file, without its weights."""
+    """The configuration, summary and spec in an adapter file, without its weights.
+
+    ``"spec"`` is None where none was stored; `VideoSpec.from_dict` makes one of it.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        CheckpointMismatch: if it is no adapter file, or a damaged one.
+    """
     with _opened(path) as file:
         metadata = file.metadata() or {}
     if metadata.get("format") != _FORMAT:
@@ -72,7 +91,11 @@ def read_adapter_config(path: str | Path) -> dict[str, Any]:
             f"{path} is not an adapter file: its format is {metadata.get('format')!r}, expected {_FORMAT!r}."
         )
     try:
-        config = {**json.loads(metadata["config"]), "summary": json.loads(metadata["summary"])}
+        config = {
+            **json.loads(metadata["config"]),
+            "summary": json.loads(metadata["summary"]),
+            "spec": json.loads(metadata.get("spec", "null")),
+        }
     except (KeyError, ValueError, TypeError) as error:
         raise CheckpointMismatch(f"{path} has no readable configuration: {error!r}.") from error
     missing = sorted({"encoding", "compression", "blocks", "pose_policy", "base"} - set(config))

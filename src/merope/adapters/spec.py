@@ -1,10 +1,20 @@
 """`VideoSpec`: what a video model was made for, stored beside its weights and checked before it runs."""
 
+from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, Literal, Self, get_args
 
 PosePolicy = Literal["last", "first", "mean"]
 Prediction = Literal["velocity", "clean"]
+
+# What diffusers' classes take where a configuration file leaves a field out, as older ones do.
+_UNSAID = {
+    "patch_size": (1, 2, 2),
+    "in_channels": 16,
+    "z_dim": 16,
+    "scale_factor_temporal": 4,
+    "scale_factor_spatial": 8,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,3 +139,55 @@ class VideoSpec:
         if missing:
             raise ValueError(f"this video spec lacks {missing}; the file is damaged or of another kind.")
         return cls(**values)
+
+
+def wan_spec(
+    transformer_config: Mapping[str, Any],
+    vae_config: Mapping[str, Any],
+    *,
+    height: int,
+    width: int,
+    num_frames: int,
+    prefix_frames: int,
+    fps: float,
+    shift: float,
+    camera: Mapping[str, Any] | None = None,
+    pose_policy: PosePolicy = "last",
+) -> VideoSpec:
+    """The spec of clips of this size on a Wan pipeline, from its configurations alone.
+
+    The configurations are those of diffusers' ``WanTransformer3DModel`` and ``AutoencoderKLWan``: ``model.config``, or
+    the content of ``config.json``. ``camera`` is `CameraModel.to_dict` of a lens that all clips share.
+
+    Raises:
+        ValueError: if the transformer does not take the autoencoder's latents alone, its patches are not square
+            or span several frames, or a size or count does not fit (`VideoSpec`).
+    """
+    patch = tuple(_said(transformer_config, "patch_size"))
+    takes, channels = _said(transformer_config, "in_channels"), _said(vae_config, "z_dim")
+    if takes != channels:
+        raise ValueError(
+            f"the transformer takes {takes} channels and the autoencoder makes {channels}. Give both from one pipeline; "
+            "models that read an image or a mask beside the latents (Wan2.1-I2V) are not supported."
+        )
+    if len(patch) != 3 or patch[0] != 1 or patch[1] != patch[2]:
+        raise ValueError(f"patch_size must be (1, n, n): square patches of one latent frame; got {patch}.")
+    return VideoSpec(
+        height=height,
+        width=width,
+        num_frames=num_frames,
+        prefix_frames=prefix_frames,
+        fps=fps,
+        camera=None if camera is None else dict(camera),
+        temporal_stride=_said(vae_config, "scale_factor_temporal"),
+        spatial_stride=_said(vae_config, "scale_factor_spatial"),
+        patch=patch[1],
+        latent_channels=channels,
+        pose_policy=pose_policy,
+        shift=shift,
+    )
+
+
+def _said(config: Mapping[str, Any], name: str) -> Any:
+    """A field of a configuration, or the default of diffusers' class."""
+    return config[name] if name in config else _UNSAID[name]

@@ -117,12 +117,13 @@ class CameraAdapter:
         self._signals: CameraSignals | None = None
         self._signals_device: torch.device | None = None
         self._uncast_before: dict[str, Any] = {}
-        self._attached = True
+        self._places: dict[int, _Beside] = {}
+        self._state: Literal["on", "off", "detached"] = "off"
 
     @property
     def branches(self) -> dict[int, CameraBranch | Injection]:
         """The module of each block that has one."""
-        return {block: getattr(self.transformer.blocks[block], _BRANCH_NAME) for block in self.blocks}
+        return {block: place.branch for block, place in self._places.items()}
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Parameters of the adapter alone; none for an encoding that learns nothing."""
@@ -154,11 +155,13 @@ class CameraAdapter:
         backward pass may come after the block, also under gradient checkpointing.
 
         Raises:
-            ValueError: if an operator is for another head size, the adapter was detached, or another library has
-                replaced the attention processor of a block that needs ours.
+            ValueError: if an operator is for another head size, the adapter was detached or is taken off, or another
+                library has replaced the attention processor of a block that needs ours.
         """
-        if not self._attached:
+        if self._state == "detached":
             raise ValueError("this adapter was detached; attach a new one.")
+        if self._state == "off":
+            raise ValueError("this adapter is taken off; give cameras after the `taken_off` block has ended.")
         for block, branch in self.branches.items():
             processor = self.transformer.blocks[block].attn1.processor
             if isinstance(branch, Injection) and not isinstance(processor, CameraAttnProcessor):
@@ -203,44 +206,77 @@ class CameraAdapter:
         finally:
             self.attention_records = None
 
+    @contextmanager
+    def taken_off(self) -> Iterator[nn.Module]:
+        """Within the block the transformer is exactly the base: to save it, or to run it without cameras.
+
+        Calls, attention processors, modules and the keys of the state dict are the base's own. After the block, also
+        after an error, the adapter is on again with the same modules and weights.
+
+        Raises:
+            ValueError: if the adapter was detached; at the end, if another adapter or another library's attention
+                processor was left in its place.
+        """
+        if self._state == "detached":
+            raise ValueError("this adapter was detached; attach a new one.")
+        if self._state == "off":
+            yield self.transformer
+            return
+        self._take_off()
+        try:
+            yield self.transformer
+        finally:
+            if self._state == "off":
+                self._put_on()
+
     def detach(self) -> nn.Module:
-        """Take everything off; the transformer is again exactly what it was."""
-        for block in self.blocks:
-            owner = self.transformer.blocks[block]
-            if has_replaced_call(owner.attn1):
-                restore_call(owner.attn1)
-            elif isinstance(owner.attn1.processor, CameraAttnProcessor):
-                owner.attn1.processor = owner.attn1.processor.restored()
-            delattr(owner, _BRANCH_NAME)
-        if self._attached:
-            restore_call(self.transformer.rope)
-            del self.transformer.__dict__[_UNCAST]
-            self.transformer.__dict__.update(self._uncast_before)
+        """Take everything off for good; the transformer is again exactly what it was."""
+        if self._state == "on":
+            self._take_off()
+        self._state = "detached"
+        self._places = {}
         self.blocks = ()
-        self._attached = False
         return self.transformer
 
     def _install(self, branches: dict[int, CameraBranch | Injection]) -> None:
-        places = {block: _Beside(self, branch, block) for block, branch in branches.items()}
+        self._places = {block: _Beside(self, branch, block) for block, branch in branches.items()}
+        self._put_on()
+
+    def _put_on(self) -> None:
         # First all that may be refused.
+        require_bare(self.transformer)
         processors = {
             block: CameraAttnProcessor(
-                self.transformer.blocks[block].attn1.processor, branch, place.signals_of, place.recorder
+                self.transformer.blocks[block].attn1.processor, place.branch, place.signals_of, place.recorder
             )
-            for (block, branch), place in zip(branches.items(), places.values(), strict=True)
-            if isinstance(branch, Injection)
+            for block, place in self._places.items()
+            if isinstance(place.branch, Injection)
         }
         replace_call(self.transformer.rope, "CameraRope", _call_rope, self)
         own = self.transformer.__dict__
         self._uncast_before = {_UNCAST: own[_UNCAST]} if _UNCAST in own else {}
         own[_UNCAST] = (*(getattr(self.transformer, _UNCAST, None) or ()), _BRANCH_NAME)
-        for block, place in places.items():
+        for block, place in self._places.items():
             owner = self.transformer.blocks[block]
             owner.add_module(_BRANCH_NAME, place.branch)
             if block in processors:
                 owner.attn1.processor = processors[block]
             else:
                 replace_call(owner.attn1, "CameraSelfAttention", _call_attention, place)
+        self._state = "on"
+
+    def _take_off(self) -> None:
+        for block in self._places:
+            owner = self.transformer.blocks[block]
+            if has_replaced_call(owner.attn1):
+                restore_call(owner.attn1)
+            elif isinstance(owner.attn1.processor, CameraAttnProcessor):
+                owner.attn1.processor = owner.attn1.processor.restored()
+            delattr(owner, _BRANCH_NAME)
+        restore_call(self.transformer.rope)
+        del self.transformer.__dict__[_UNCAST]
+        self.transformer.__dict__.update(self._uncast_before)
+        self._state = "off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,8 +361,7 @@ def attach(
             f"transformer must be a Wan transformer (blocks with attn1, and rope); got {type(transformer).__name__}. "
             "Load one with diffusers.WanTransformer3DModel.from_pretrained."
         )
-    if has_replaced_call(rope):
-        raise ValueError("this transformer carries a camera adapter already; detach it first.")
+    require_bare(transformer)
     if not hasattr(encoding, "facts"):
         raise TypeError(
             f"encoding must be a camera encoding, such as merope.MeRoPE(head_dim=128); got {encoding!r}. By name: "
@@ -356,6 +391,12 @@ def attach(
     )
     adapter._install(branches)
     return adapter
+
+
+def require_bare(transformer: Any) -> None:
+    """Raise ValueError if a Wan transformer carries a camera adapter already."""
+    if has_replaced_call(transformer.rope):
+        raise ValueError("this transformer carries a camera adapter already; detach it first.")
 
 
 def _device_of(block: nn.Module, number: int) -> torch.device:

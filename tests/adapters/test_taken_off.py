@@ -1,0 +1,94 @@
+"""An adapter that is taken off for a while: the transformer is the base in between, and the same as before after it."""
+
+import pytest
+import torch
+
+from merope.adapters import attach
+from tests.support.wan import attached, inputs, run, stirred, tiny_wan
+
+pytestmark = pytest.mark.filterwarnings("ignore::merope.encodings.scale.ScaleWarning")
+
+# A branch, an injection with parameters, carved channels, no modules at all.
+KINDS = pytest.mark.parametrize("name", ["merope", "scope", "rerope", "none"])
+
+
+def two_blocks():
+    return tiny_wan(num_layers=2)
+
+
+def described(model):
+    """All that other code can see of a model: classes, processors, attributes, keys."""
+    processors = [type(processor) for processor in model.attn_processors.values()]
+    attributes = {name: value for name, value in vars(model).items() if not name.startswith("_modules")}
+    return (
+        [type(module) for module in model.modules()],
+        processors,
+        list(model.state_dict()),
+        list(attributes),
+    )
+
+
+@KINDS
+def test_within_the_block_the_transformer_is_the_base_and_after_it_the_cameras_are_back(name):
+    model = two_blocks()
+    base, bare = model(**inputs())[0], described(model)
+    adapter = stirred(attached(model, name))
+    expected, dressed = run(adapter), described(model)
+    weights = {key: id(value) for key, value in model.named_parameters()}
+    with adapter.taken_off() as transformer, adapter.taken_off():
+        assert transformer is model
+        assert described(model) == bare
+        assert torch.equal(model(**inputs())[0], base)
+        assert len(adapter.branches) == len(adapter.blocks)
+    assert described(model) == dressed
+    assert {key: id(value) for key, value in model.named_parameters()} == weights
+    assert torch.equal(run(adapter), expected)
+    assert described(adapter.detach()) == bare
+
+
+@KINDS
+def test_an_error_in_the_block_brings_the_cameras_back_too(name):
+    adapter = stirred(attached(two_blocks(), name))
+    expected = run(adapter)
+    with pytest.raises(OSError, match="disk full"), adapter.taken_off():
+        raise OSError("disk full")
+    assert torch.equal(run(adapter), expected)
+
+
+def test_what_is_saved_within_the_block_is_the_base(tmp_path):
+    model = two_blocks()
+    base = model(**inputs())[0]
+    adapter = stirred(attached(model, "merope"))
+    with adapter.taken_off():
+        model.save_pretrained(tmp_path)
+    again, report = type(model).from_pretrained(tmp_path, output_loading_info=True)
+    assert not report["unexpected_keys"] and not report["missing_keys"]
+    assert torch.equal(again.eval()(**inputs())[0], base)
+
+
+def test_cameras_wait_until_the_adapter_is_back():
+    adapter = attached(two_blocks(), "merope")
+    with adapter.taken_off(), pytest.raises(ValueError, match="this adapter is taken off"):
+        run(adapter)
+    adapter.detach()
+    with pytest.raises(ValueError, match="this adapter was detached"), adapter.taken_off():
+        pass
+
+
+def test_an_adapter_that_was_left_in_its_place_is_not_overwritten():
+    adapter = attached(two_blocks(), "merope")
+    with pytest.raises(ValueError, match="carries a camera adapter already"), adapter.taken_off() as model:
+        other = attach(model, encoding=adapter.encoding, compression=2)
+    run(other)
+    other.detach()
+    with adapter.taken_off():
+        pass
+
+
+def test_an_adapter_that_is_detached_meanwhile_stays_away():
+    model = two_blocks()
+    bare = described(model)
+    adapter = attached(model, "merope")
+    with adapter.taken_off():
+        adapter.detach()
+    assert described(model) == bare
