@@ -90,3 +90,8 @@ WAN21_T2V_1_3B: MappingProxyType[str, Any] = MappingProxyType(
     }
 )
 """Text to video, one timestep per clip; the backbone of the PanShot models (Section 4.3)."""
+
+PAPER_DRIVING_SIZES: MappingProxyType[str, int] = MappingProxyType(
+    {"height": 288, "width": 512, "num_frames": 49, "prefix_frames": 9}
+)
+"""The driving models' clips (Section 4.1): 13 latent frames of 9 x 16 tokens, three of them given."""
