@@ -137,56 +137,26 @@ def _command(
     spec: "VideoSpec",
 ) -> "Poses":
     """The commanded poses at the model's frame rate, standing on the ground."""
-    import torch
-
-    from merope.data.pose_files import load_pose_file, read_times
-    from merope.data.pose_table import ReadOptions
-    from merope.errors import TrajectoryError
+    from merope.data.command_files import read_command
     from merope.generation import check_command
-    from merope.geometry.poses import Poses
     from merope.worlds import place_on_ground
     from merope.worlds.drives import drive
 
     if trajectory is None:
         return drive("curve", seed=seed, num_frames=spec.num_frames, fps=spec.fps)
-    stamps = None if times is None else read_times(times)
-    file = load_pose_file(trajectory, format=format, times=stamps, options=ReadOptions(unit=unit))
-    if file.projection_note:
-        print(file.projection_note)
-    poses = file.poses
-    if scale <= 0 or trajectory_fps <= 0:
-        raise ValueError(f"--scale and --trajectory-fps must be > 0; got {scale} and {trajectory_fps}.")
-    if poses.unit != "m" and scale == 1.0:
-        raise TrajectoryError(
-            f"{trajectory}: its unit is {poses.unit!r}; the model is commanded in metres. "
-            + ("Say --unit m if its lengths are metres, or give" if poses.unit == "unknown" else "Give")
-            + " the metres per unit with --scale."
-        )
-    if not 0 <= start < len(poses):
-        raise TrajectoryError(
-            f"--start {start} is outside {trajectory}, which has {len(poses)} poses (0 to {len(poses) - 1})."
-        )
-    clock = poses.times
-    if clock is None:
-        clock = torch.arange(len(poses), dtype=torch.float64) / trajectory_fps
-    wanted = clock[start] + torch.arange(spec.num_frames, dtype=torch.float64) / spec.fps
-    if wanted[-1] > clock[-1] + 1e-6:
-        seconds = (spec.num_frames - 1) / spec.fps
-        latest = int((clock <= clock[-1] - seconds + 1e-6).sum()) - 1
-        mend = (
-            f"use --start {latest} or less"
-            if latest >= 0
-            else "choose a longer file, or check --trajectory-fps"
-        )
-        raise TrajectoryError(
-            f"{trajectory} ends {float(clock[-1] - clock[start]):.1f} s after pose {start}; {spec.num_frames} frames at "
-            f"{spec.fps:g} Hz need {seconds:.1f} s: {mend}."
-        )
-    timed = Poses(
-        R_world_cam=poses.R_world_cam, center_world=poses.center_world * scale, times=clock, unit="m"
+    command = read_command(
+        trajectory,
+        format=format,
+        num_frames=spec.num_frames,
+        fps=spec.fps,
+        start=start,
+        trajectory_fps=trajectory_fps,
+        times=times,
+        unit=unit,
+        scale=scale,
     )
-    window = timed.interpolate(wanted.clamp_max(clock[-1]))
-    window = Poses(R_world_cam=window.R_world_cam, center_world=window.center_world, unit="m")
+    if command.projection_note:
+        print(command.projection_note)
     # Before it is placed: a path in centimetres would only be said to leave the ground.
-    check_command(window, spec)
-    return place_on_ground(window)
+    check_command(command.poses, spec)
+    return place_on_ground(command.poses)
