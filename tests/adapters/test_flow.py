@@ -168,3 +168,27 @@ def test_without_a_prefix_there_is_one_timestep_per_clip():
     spec = replace(tiny_spec(), prefix_frames=0)
     sigma = torch.tensor([0.25, 1.0])
     assert token_timesteps(sigma, spec).tolist() == [250.0, 1000.0]
+
+
+def test_a_sampler_s_own_timestep_stands_in_for_the_noise_level(spec):
+    told = torch.tensor([49.0, 499.0, 999.0])
+    steps = token_timesteps(SIGMA, spec, timestep=told)
+    assert torch.equal(steps[:, -1], told)
+    assert (steps == 0).sum(1).tolist() == [spec.prefix_latents * 12] * BATCH
+
+
+def test_one_timestep_per_token_where_nothing_is_given_if_asked():
+    free = tiny_spec(prefix_frames=0)
+    assert torch.equal(token_timesteps(SIGMA, free), 1000 * SIGMA)
+    steps = token_timesteps(SIGMA, free, per_token=True)
+    assert torch.equal(steps, (1000 * SIGMA)[:, None].expand(BATCH, free.latent_frames * 12))
+
+
+def test_without_an_adapter_the_base_model_answers(spec):
+    truth, noise = latents(spec, 0), latents(spec, 1)
+    oracle = Oracle(truth, noise, spec)
+    velocity = predict_velocity(
+        oracle, None, noise, truth[:, :, : spec.prefix_latents], SIGMA, None, spec, dtype=torch.bfloat16
+    )
+    assert velocity.dtype == torch.float32
+    assert oracle.asked[0][0].dtype == torch.bfloat16

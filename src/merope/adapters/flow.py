@@ -4,6 +4,7 @@
 are clean at every step and carry timestep 0 (Wan2.2 TI2V's per-token timesteps).
 """
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -49,47 +50,58 @@ def impose_prefix(
 
 
 def token_timesteps(
-    sigma: Float[Tensor, "batch"], spec: VideoSpec
+    sigma: Float[Tensor, "batch"],
+    spec: VideoSpec,
+    *,
+    timestep: Float[Tensor, "batch"] | None = None,
+    per_token: bool = False,
 ) -> Float[Tensor, "batch token"] | Float[Tensor, "batch"]:
     """Timestep of every token: 0 in the given latent frames, 1000 sigma in the others.
 
     Where nothing is given, one per clip: the same numbers to the network, which then keeps one modulation per clip
-    in place of one per token.
+    in place of one per token; ``per_token`` asks for one per token there too. ``timestep`` stands in for 1000 sigma:
+    some samplers round it down to a whole number.
     """
-    if spec.prefix_latents == 0:
-        return sigma * NUM_TRAIN_TIMESTEPS
+    told = sigma * NUM_TRAIN_TIMESTEPS if timestep is None else timestep
+    if spec.prefix_latents == 0 and not per_token:
+        return told
     rows, cols = spec.token_grid
     per_frame = rows * cols
-    steps = (sigma * NUM_TRAIN_TIMESTEPS)[:, None].repeat(1, spec.latent_frames * per_frame)
+    steps = told[:, None].repeat(1, spec.latent_frames * per_frame)
     steps[:, : spec.prefix_latents * per_frame] = 0
     return steps
 
 
 def predict_velocity(
     transformer: nn.Module,
-    adapter: CameraAdapter,
+    adapter: CameraAdapter | None,
     noisy: Float[Tensor, "batch chan time row col"],
     clean: Float[Tensor, "batch chan given row col"],
     sigma: Float[Tensor, "batch"],
-    cameras: CameraSignals | CameraOperator,
+    cameras: CameraSignals | CameraOperator | None,
     spec: VideoSpec,
     *,
     text: Float[Tensor, "batch words dim"] | None = None,
+    timestep: Float[Tensor, "batch"] | None = None,
+    per_token: bool = False,
+    dtype: torch.dtype | None = None,
 ) -> Float[Tensor, "batch chan time row col"]:
-    """Velocity that the model sees at noise level ``sigma``, given the clean prefix and the cameras.
+    """Velocity that the model sees at noise level ``sigma``, given the clean prefix and the cameras, in float32.
 
     Training and sampling both call this, so the prefix cannot be noisy in one and clean in the other.
-    The velocity of the prefix itself is meaningless and carries no loss.
+    The velocity of the prefix itself is meaningless and carries no loss. ``adapter`` and ``cameras`` None run the
+    base model. ``timestep`` and ``per_token`` are those of `token_timesteps`; ``dtype`` is what a network of half
+    precision takes its latents in.
     """
     inputs = impose_prefix(noisy, clean, spec)
     if text is None:
         # Any: torch types every attribute of a module as a tensor or a module.
         config: Any = transformer.config
         text = inputs.new_zeros(inputs.shape[0], spec.text_tokens, config.text_dim)
-    with adapter.cameras(cameras):
+    with nullcontext() if adapter is None or cameras is None else adapter.cameras(cameras):
         output = transformer(
-            hidden_states=inputs,
-            timestep=token_timesteps(sigma, spec),
+            hidden_states=inputs if dtype is None else inputs.to(dtype),
+            timestep=token_timesteps(sigma, spec, timestep=timestep, per_token=per_token),
             encoder_hidden_states=text,
             return_dict=False,
         )[0].float()
