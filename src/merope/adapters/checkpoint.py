@@ -1,6 +1,7 @@
 """Adapter files: an adapter's weights as one safetensors file, their configuration in its metadata."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +32,13 @@ def save_adapter(
     dtype: torch.dtype = torch.float32,
     summary: dict[str, Any] | None = None,
     spec: VideoSpec | None = None,
+    tensors: Mapping[str, Tensor] | None = None,
 ) -> None:
     """Write the branches to ``path``, with what they were trained for.
 
-    ``summary`` (steps, data, loss) and ``spec`` (sizes, frames, lens) are stored beside the configuration. The file is
-    written under a temporary name and renamed.
+    ``summary`` (steps, data, loss) and ``spec`` (sizes, frames, lens) are stored beside the configuration. ``tensors``
+    takes the place of `adapter_tensors`: averaged weights, or whole ones where the adapter holds a process's part alone.
+    The file is written under a temporary name and renamed.
 
     Raises:
         ValueError: if ``spec`` takes another pose of a latent frame than the adapter.
@@ -46,15 +49,23 @@ def save_adapter(
             "give attach and the spec the same pose_policy."
         )
     tensors = {
-        f"{block}.{name}": value.detach().to("cpu", dtype).contiguous()
-        for block, branch in adapter.branches.items()
-        for name, value in branch.state_dict().items()
+        name: value.detach().to("cpu", dtype).contiguous()
+        for name, value in (adapter_tensors(adapter) if tensors is None else tensors).items()
     }
     described = {"config": adapter_config(adapter), "summary": summary or {}}
     if spec is not None:
         described["spec"] = spec.to_dict()
     metadata = {name: json.dumps(value) for name, value in described.items()}
     write_safetensors(path, tensors, {"format": _FORMAT, **metadata})
+
+
+def adapter_tensors(adapter: CameraAdapter) -> dict[str, Tensor]:
+    """The adapter's weights by the names that they have in its file, "BLOCK.NAME"."""
+    return {
+        f"{block}.{name}": value
+        for block, branch in adapter.branches.items()
+        for name, value in branch.state_dict().items()
+    }
 
 
 def adapter_config(adapter: CameraAdapter) -> dict[str, Any]:
@@ -140,11 +151,7 @@ def load_adapter(
         pose_policy=config["pose_policy"],
         input_map=input_map,
     )
-    wanted_tensors = {
-        f"{block}.{name}": value
-        for block, branch in adapter.branches.items()
-        for name, value in branch.state_dict().items()
-    }
+    wanted_tensors = adapter_tensors(adapter)
     try:
         with _opened(path) as file:
             found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
