@@ -55,9 +55,13 @@ class CameraBranch(nn.Module):
     ) -> None:
         super().__init__()
         if compression < 1 or num_heads % compression:
+            way_out = f"choose one of {[c for c in range(1, num_heads + 1) if num_heads % c == 0]}"
+            if compression > 1 and dim % compression == 0:
+                way_out += (
+                    f", or an encoding with head_dim={dim // compression}: one head as wide as the branch"
+                )
             raise ValueError(
-                f"compression {compression} must divide the backbone's {num_heads} heads; "
-                f"choose one of {[c for c in range(1, num_heads + 1) if num_heads % c == 0]}."
+                f"compression {compression} must divide the backbone's {num_heads} heads; {way_out}."
             )
         self.encoding = encoding
         self.num_heads = num_heads // compression

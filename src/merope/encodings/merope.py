@@ -1,8 +1,8 @@
 """MeRoPE: ray-local minimum rotations, metric rotary translation, disparity anchors (Eqs. 5-11)."""
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 
@@ -147,6 +147,16 @@ class MeRoPE:
             )
         if not self.components <= {"disp", "rot", "trans"}:
             raise ValueError(f"components must be among disp, rot, trans; got {sorted(self.components)}.")
+
+    @classmethod
+    def single_wavelength(cls, **options: Any) -> Self:
+        """Table 5's "Single f": the same channels, with one wavelength for all translation pairs.
+
+        The paper does not say which; this is the geometric mean of the multi-frequency band's ends, 10 m by default.
+        ``options`` are the encoding's own.
+        """
+        made = cls(**options)
+        return replace(made, single_frequency=math.sqrt(made.wavelength_min * made.wavelength_max))
 
     @property
     def resolved_layout(self) -> HeadLayout:
