@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 from merope.adapters.spec import VideoSpec
+from merope.geometry.poses import Unit
 from merope.training.config import OptimizerConfig
 
 Trains = Literal["branch", "branch+attention", "all"]
@@ -66,6 +67,8 @@ class FinetuneConfig:
     """Name of the recipe."""
     spec: VideoSpec
     """What the model makes; lenses come with the clips."""
+    pose_unit: Unit = "m"
+    """Unit that the clips' cameras must be in; "normalized" is PanShot's, translations over each clip's near depth."""
     encoding: dict[str, Any]
     """Camera encoding, as `encoding_to_config` gives it."""
     input_map: dict[str, Any] | None = None
@@ -126,6 +129,7 @@ class FinetuneConfig:
             ("trains", get_args(Trains)),
             ("noise_levels", ("uniform", "logit-normal")),
             ("compute_dtype", ("bfloat16", "float32")),
+            ("pose_unit", get_args(Unit)),
         ):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(choices)}; got {getattr(self, name)!r}.")
