@@ -4,8 +4,11 @@
 """
 
 import sys
+from pathlib import Path
 
-from attention_cost.command import main
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.attention_cost.command import main
 
 if __name__ == "__main__":
     sys.exit(main())

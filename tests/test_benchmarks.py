@@ -8,19 +8,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from benchmarks.attention_cost import (
-    columns,
-    guards,
-    planar,
-    scopes,
-    session,
-    shapes,
-    timing,
-)
+from benchmarks.attention_cost import columns, command, planar, scopes, session, shapes
 from benchmarks.attention_cost.columns import Column
 from benchmarks.attention_cost.command import main
-from benchmarks.attention_cost.memory import MemoryFailed, measured_apart, peak_of
+from benchmarks.attention_cost.memory import weighed_apart
 from benchmarks.attention_cost.options import Options
+from benchmarks.measuring import guards, timing
+from benchmarks.measuring.memory import MemoryFailed, peak_of
 
 from merope.attention import camera_attention
 from tests.support.fresh_python import run_python
@@ -89,9 +83,9 @@ def test_red_tests_are_refused_with_what_they_said():
 
 
 def test_the_tests_that_are_run_are_those_of_the_operation():
-    command = guards.test_command()
-    assert command[1:] == ["-m", "pytest", "-q", "-n", "0", "tests/attention"]
-    assert (guards.REPOSITORY / command[-1]).is_dir()
+    command_line = guards.test_command(*command.TESTS)
+    assert command_line[1:] == ["-m", "pytest", "-q", "-n", "0", "tests/attention"]
+    assert (guards.REPOSITORY / command_line[-1]).is_dir()
 
 
 # --- refusals of the command
@@ -344,7 +338,7 @@ def test_the_peak_is_the_highest_running_sum_in_the_order_of_time():
 
 def test_memory_of_plain_attention_is_at_least_its_output():
     shape = replace(TINY, frames=8, rows=8, cols=16)
-    found = measured_apart("sdpa", shape, "core", "forward", dtype="float32", device="cpu", threads=1)
+    found = weighed_apart("sdpa", shape, "core", "forward", dtype="float32", device="cpu", threads=1)
     output = 4 * shape.batch * shape.tokens * shape.width
     assert output <= found["allocated"] < 4 * output
     assert found["peak"] > output / 2
@@ -353,7 +347,7 @@ def test_memory_of_plain_attention_is_at_least_its_output():
 
 def test_memory_that_cannot_be_measured_says_why():
     with pytest.raises(MemoryFailed, match=r"memory of merope fused .*could not be measured: "):
-        measured_apart("merope fused", TINY, "core", "forward", dtype="float99", device="cpu", threads=1)
+        weighed_apart("merope fused", TINY, "core", "forward", dtype="float99", device="cpu", threads=1)
 
 
 # --- whole runs
@@ -361,9 +355,8 @@ def test_memory_that_cannot_be_measured_says_why():
 
 PROGRAM = """
 import sys
-sys.path.insert(0, "benchmarks")
-from attention_cost.command import main
-from attention_cost.guards import Load
+from benchmarks.attention_cost.command import main
+from benchmarks.measuring.guards import Load
 
 sys.exit(main(sys.argv[1:], look=lambda: Load(0.0, (0.0, 0.0, 0.0), ()), check_tests=lambda: "all passed"))
 """

@@ -4,8 +4,9 @@ import json
 from dataclasses import replace
 
 import pytest
-from benchmarks.attention_cost import report, session, shapes, timing, verdicts
+from benchmarks.attention_cost import report, session, shapes, verdicts
 from benchmarks.attention_cost.columns import Column
+from benchmarks.measuring import guards, timing
 
 
 def made_point(
@@ -119,7 +120,7 @@ def test_no_targets_are_set_elsewhere(change):
 
 def test_others_at_work_during_a_point_mark_the_report():
     results = made_results([made_point(others=0.05), made_point(others=0.4), made_point(others=None)])
-    measured, unknown = verdicts.busy_reasons(results)
+    measured, unknown = guards.busy_reasons(results["idle"], verdicts.busy_stretches(results))
     assert measured.startswith("others used 0.40 cores during main, paper, core, forward")
     assert unknown.startswith("nobody can say")
 

@@ -1,36 +1,15 @@
-"""Peak memory of one column above its inputs, in a process of its own.
+"""Peak memory of one column above its inputs, in a process of its own."""
 
-Resident memory of the process (its high-water mark, reset before the run) counts everything that was touched; beside it
-stands what torch's allocator handed out, which is exact and blind to the scratch memory of other libraries.
-"""
-
-import ctypes
-import gc
 import json
-import os
-import resource
-import subprocess
 import sys
-import tempfile
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
+from ..measuring.memory import measured_apart, weigh
 from .shapes import Shape
 
-# Freed memory goes back to the system at once, so that the high-water mark is of the run alone.
-_ALLOCATOR = {
-    "MALLOC_ARENA_MAX": "1",
-    "MALLOC_MMAP_THRESHOLD_": "131072",
-    "MALLOC_TRIM_THRESHOLD_": "131072",
-}
 
-
-class MemoryFailed(Exception):
-    """The process that measured memory did not come to an end."""
-
-
-def measured_apart(
+def weighed_apart(
     column: str, shape: Shape, scope: str, direction: str, *, dtype: str, device: str, threads: int
 ) -> dict[str, Any]:
     """Bytes of one column: ``peak``, ``allocated``, ``geometry`` and ``how`` the peak was read.
@@ -47,28 +26,7 @@ def measured_apart(
         "device": device,
         "threads": threads,
     }
-    ran = subprocess.run(
-        [sys.executable, "-m", f"{Path(__file__).parent.name}.memory", json.dumps(job)],
-        env={
-            **os.environ,
-            **_ALLOCATOR,
-            "PYTHONPATH": os.pathsep.join(
-                [
-                    str(Path(__file__).parents[1]),
-                    *filter(None, [os.environ.get("PYTHONPATH")]),
-                ]
-            ),
-        },
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if ran.returncode != 0:
-        raise MemoryFailed(
-            f"the memory of {column} ({scope}, {direction}) could not be measured: {ran.stderr.strip()[-800:]}"
-        )
-    return json.loads(ran.stdout.strip().splitlines()[-1])
+    return measured_apart("benchmarks.attention_cost.memory", job, what=f"{column} ({scope}, {direction})")
 
 
 def measure_here(job: dict[str, Any]) -> dict[str, Any]:
@@ -88,88 +46,7 @@ def measure_here(job: dict[str, Any]) -> dict[str, Any]:
         device=job["device"],
     )
     case.run()
-    gc.collect()
-    if job["device"] == "cuda":
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        case.run()
-        torch.cuda.synchronize()
-        peak = torch.cuda.max_memory_allocated() - before
-        return {
-            "peak": peak,
-            "allocated": peak,
-            "geometry": case.geometry_bytes,
-            "how": "torch.cuda.max_memory_allocated",
-        }
-    _trim()
-    how = "VmHWM" if _reset_high_water() else "ru_maxrss, warm-up and compilation included"
-    before = _resident("VmRSS")
-    result = case.run()
-    peak = (_resident("VmHWM") if how == "VmHWM" else _maxrss()) - before
-    del result
-    return {
-        "peak": max(peak, 0),
-        "allocated": _allocated(case.run),
-        "geometry": case.geometry_bytes,
-        "how": how,
-    }
-
-
-def _allocated(run: Any) -> int:
-    """Most bytes that torch's CPU allocator had handed out at once during a run."""
-    from torch.profiler import ProfilerActivity, profile
-
-    gc.collect()
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
-        run()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.json"
-        profiled.export_chrome_trace(str(path))
-        events = json.loads(path.read_text())["traceEvents"]
-    return peak_of(
-        [(event["ts"], event["args"]["Bytes"]) for event in events if event.get("name") == "[memory]"]
-    )
-
-
-def peak_of(events: list[tuple[float, int]]) -> int:
-    """The highest running sum of bytes taken (positive) and given back (negative), in the order of their times."""
-    current = peak = 0
-    for _, size in sorted(events, key=lambda event: event[0]):
-        current += size
-        peak = max(peak, current)
-    return peak
-
-
-def _trim() -> None:
-    try:
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
-    except (OSError, AttributeError):
-        # Another C library: what was freed may still count as resident.
-        return
-
-
-def _reset_high_water() -> bool:
-    """Set VmHWM to what is resident now; False where the system does not let one."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return False
-    return True
-
-
-def _resident(field: str) -> int:
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((1024 * int(line.split()[1]) for line in lines if line.startswith(f"{field}:")), 0)
-
-
-def _maxrss() -> int:
-    # Linux counts in KiB, macOS in bytes.
-    unit = 1 if sys.platform == "darwin" else 1024
-    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {**weigh(case.run, device=job["device"]), "geometry": case.geometry_bytes}
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """results.json, results.md and the two plots of growth."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from merope.evaluation.plots import COLORS, new_figure
 from merope.files import atomic_path, write_text_atomically
 
+from ..measuring.writing import banners, count, machine_lines, spread_text, table
 from .verdicts import memory_of, memory_ratio, targets, total_bytes
 
 SCOPE_TITLES = {
@@ -38,22 +39,6 @@ def write_report(folder: Path, results: Mapping[str, Any]) -> list[Path]:
     write_text_atomically(written[1], json.dumps(results, indent=1, allow_nan=False) + "\n")
     write_text_atomically(written[0], markdown(results))
     return written + pictures
-
-
-def banners(results: Mapping[str, Any]) -> list[str]:
-    """What a reader must know before any number."""
-    said = [f"VOID: {reason}." for reason in results["void"]]
-    said += [f"BUSY: {reason}." for reason in results["busy"]]
-    said += [f"INCOMPLETE: {reason}" for reason in results["incomplete"]]
-    if results["quick"]:
-        said.append(
-            "QUICK: sizes at which nothing can be concluded; neither targets nor UCPE's bar are judged."
-        )
-    if results["tests"] is None:
-        said.append("TESTS NOT RUN: the operation's tests were trusted, not run (--trust-tests).")
-    if results["machine"]["uncommitted"]:
-        said.append("UNCOMMITTED: the checkout differs from its commit.")
-    return said
 
 
 def target_lines(results: Mapping[str, Any]) -> list[str]:
@@ -96,32 +81,16 @@ def markdown(results: Mapping[str, Any]) -> str:
     if results["absent"]:
         lines += ["## Not measured", ""]
         lines += [f"- `{name}`: {reason}" for name, reason in results["absent"].items()] + [""]
-    lines += ["## Machine", "", *_machine(results)]
+    lines += ["## Machine", "", *machine_lines(results)]
     return "\n".join(lines) + "\n"
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A Markdown table."""
-    return [
-        "| " + " | ".join(header) + " |",
-        "|" + "---|" * len(header),
-        *("| " + " | ".join(row) + " |" for row in rows),
-    ]
-
-
-def spread_text(values: Mapping[str, float] | None, digits: int) -> str:
-    """ "median (low - high)"."""
-    if values is None:
-        return "-"
-    return f"{values['median']:.{digits}f} ({values['low']:.{digits}f} - {values['high']:.{digits}f})"
 
 
 def _point_table(results: Mapping[str, Any], point: Mapping[str, Any]) -> list[str]:
     threads = point["threads"]
     one_thread = point["purpose"] == "one thread"
-    where = _count(threads, "thread") if results["machine"]["device"] == "cpu" else "GPU"
+    where = count(threads, "thread") if results["machine"]["device"] == "cpu" else "GPU"
     lines = [
-        f"{point['direction'].capitalize()}, {where}, {_count(point['num_rounds'], 'round')}; "
+        f"{point['direction'].capitalize()}, {where}, {count(point['num_rounds'], 'round')}; "
         f"reference `{point['reference']}`, floor `{point['floor']}`.",
         "",
     ]
@@ -145,10 +114,6 @@ def _point_table(results: Mapping[str, Any], point: Mapping[str, Any]) -> list[s
             row += _memory_cells(results, point, name)
         rows.append(row)
     return lines + table(header, rows)
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'s' * (number != 1)}"
 
 
 def _memory_cells(results: Mapping[str, Any], point: Mapping[str, Any], name: str) -> list[str]:
@@ -228,18 +193,6 @@ def _sweep_table(results: Mapping[str, Any], purpose: str, axis: str, place: Any
         *table(header, rows),
         "",
     ]
-
-
-def _machine(results: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in results["machine"].items():
-        yield f"- {name}: {value}"
-    for when, load in results["idle"].items():
-        yield f"- {when} the run: {load['text']}"
-    hows = sorted({entry["how"] for entry in results["memory"]})
-    if hows:
-        yield f"- peak memory read from: {', '.join(hows)}"
-    if results["tests"] is not None:
-        yield f"- tests: {results['tests']}"
 
 
 def growth_figure(results: Mapping[str, Any], purpose: str) -> Any:

@@ -14,13 +14,15 @@ from typing import Any
 
 import torch
 
-from .columns import Column, columns_for, first_line, why_no_compiler
-from .guards import Refused, load_between, sample
-from .memory import MemoryFailed, measured_apart
+from ..measuring.compiling import first_line, why_no_compiler
+from ..measuring.guards import Refused, cores_between, sample_or_none
+from ..measuring.memory import MemoryFailed
+from ..measuring.timing import Rounds, fastest, interleaved, paired_ratio, spread
+from .columns import Column, columns_for
+from .memory import weighed_apart
 from .options import Options
 from .scopes import Case, Direction, Scope, make_case
 from .shapes import BACKWARD_TOKENS, Shape, frame_sweep, token_sweep
-from .timing import Rounds, fastest, interleaved, paired_ratio, spread
 
 # Largest difference between two ways to compute the same, relative to the largest entry.
 _AGREEMENT = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
@@ -100,7 +102,7 @@ class Session:
         torch._dynamo.reset()
         torch.set_num_threads(threads)
         cases = self._warm(shape, scope, direction, columns)
-        before = _sample()
+        before = sample_or_none()
         rounds = interleaved(
             {name: case.run for name, case in cases.items()},
             rounds=self.options.resolved_rounds,
@@ -108,12 +110,12 @@ class Session:
             seed=self.options.seed,
             wait=torch.cuda.synchronize if self.device == "cuda" else lambda: None,
         )
-        after = _sample()
+        after = sample_or_none()
         torch.set_num_threads(self.threads)
         point = {
             **_key(shape, scope, direction, purpose),
             "threads": threads,
-            "others_cores": load_between(before, after).cores if before and after else None,
+            "others_cores": cores_between(before, after),
             **summary(rounds, {name: case.column for name, case in cases.items()}),
             "geometry_bytes": {name: case.geometry_bytes for name, case in cases.items()},
             "rounds": asdict(rounds),
@@ -162,7 +164,7 @@ class Session:
         for column in columns:
             self.step(f"memory: {shape.name}, {scope}, {direction}, {column.name}")
             try:
-                found = measured_apart(
+                found = weighed_apart(
                     column.name,
                     shape,
                     scope,
@@ -185,13 +187,6 @@ def _key(shape: Shape, scope: str, direction: str, purpose: str) -> dict[str, An
         "scope": scope,
         "direction": direction,
     }
-
-
-def _sample() -> Any:
-    try:
-        return sample()
-    except Refused:
-        return None
 
 
 def summary(rounds: Rounds, columns: Mapping[str, Column]) -> dict[str, Any]:

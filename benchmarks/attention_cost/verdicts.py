@@ -1,11 +1,10 @@
 """The bars: what voids a comparison, and whether the targets are met."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from .guards import BUSY_CORES
-from .timing import paired_ratio
+from ..measuring.timing import paired_ratio
+from ..measuring.verdicts import Verdict
 
 PLAIN_BAR = 1.15
 """UCPE's core, at its best, costs at most this many times plain attention, or it is no UCPE to compare with."""
@@ -21,24 +20,6 @@ GPU_LATENCY = 1.2
 GPU_IDENTITY = 1.1
 GPU_MEMORY = 1.1
 GPU_SPEEDUP = 1.8
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """One target and what was measured."""
-
-    what: str
-    value: float
-    limit: float
-    at_least: bool = False
-
-    @property
-    def met(self) -> bool:
-        return self.value >= self.limit if self.at_least else self.value <= self.limit
-
-    def __str__(self) -> str:
-        side = "at least" if self.at_least else "at most"
-        return f"{'PASS' if self.met else 'MISS'} {self.what}: {self.value:.3f} ({side} {self.limit:.2f})"
 
 
 def void_reasons(results: Mapping[str, Any]) -> list[str]:
@@ -72,18 +53,14 @@ def void_reasons(results: Mapping[str, Any]) -> list[str]:
     return reasons
 
 
-def busy_reasons(results: Mapping[str, Any]) -> list[str]:
-    """When others worked on the machine: before, while rounds were timed, or after."""
-    reasons = [f"{when} the run {load['text']}" for when, load in results["idle"].items() if load["busy"]]
+def busy_stretches(results: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
+    """Every stretch of timing by name, and the cores that others used in it."""
     for point in results["points"]:
-        cores = point["others_cores"]
-        if cores is None or cores > BUSY_CORES:
-            words = "nobody can say what others did" if cores is None else f"others used {cores:.2f} cores"
-            reasons.append(
-                f"{words} during {point['purpose']}, {point['shape']['name']}, {point['scope']}, "
-                f"{point['direction']}, {point['threads']} threads"
-            )
-    return reasons
+        name = (
+            f"{point['purpose']}, {point['shape']['name']}, {point['scope']}, "
+            f"{point['direction']}, {point['threads']} threads"
+        )
+        yield name, point["others_cores"]
 
 
 def targets(results: Mapping[str, Any]) -> list[Verdict]:

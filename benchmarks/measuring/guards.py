@@ -4,12 +4,12 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).parents[2]
-TESTS = "tests/attention"
 BUSY_CORES = 0.10
 """Work of others, in cores, from which on a machine is not idle."""
 _SECONDS = 2.0
@@ -109,26 +109,50 @@ def require_idle(load: Load, *, busy_ok: bool) -> None:
         )
 
 
-def test_command() -> list[str]:
-    """The command whose exit status says whether the operation may be measured at all."""
-    return [sys.executable, "-m", "pytest", "-q", "-n", "0", TESTS]
+def test_command(*tests: str) -> list[str]:
+    """The command whose exit status says whether what these tests cover may be measured at all."""
+    return [sys.executable, "-m", "pytest", "-q", "-n", "0", *tests]
 
 
-def require_green(command: list[str] | None = None) -> str:
-    """Run the operation's tests; the last line that they print.
+def require_green(command: list[str]) -> str:
+    """Run tests; the last line that they print.
 
     Raises:
         Refused: if a test fails, or none could run.
     """
-    command = command or test_command()
     ran = subprocess.run(
         command, cwd=REPOSITORY, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     said = [line for line in (ran.stdout + ran.stderr).splitlines() if line.strip()]
     if ran.returncode != 0:
         raise Refused(
-            f"the operation's tests are not green (exit status {ran.returncode} of {' '.join(command[1:])}): "
+            f"the tests of what is measured are not green (exit status {ran.returncode} of {' '.join(command[1:])}): "
             + " | ".join(said[-5:])
             + ". What is wrong has no speed; --trust-tests leaves them out, and the report says so."
         )
     return said[-1] if said else ""
+
+
+def busy_reasons(
+    idle: Mapping[str, Mapping[str, Any]], stretches: Iterable[tuple[str, float | None]]
+) -> list[str]:
+    """When others worked on the machine: before or after the run (``idle``), or in a stretch of it, given its name."""
+    reasons = [f"{when} the run {load['text']}" for when, load in idle.items() if load["busy"]]
+    for name, cores in stretches:
+        if cores is None or cores > BUSY_CORES:
+            words = "nobody can say what others did" if cores is None else f"others used {cores:.2f} cores"
+            reasons.append(f"{words} during {name}")
+    return reasons
+
+
+def sample_or_none() -> Sample | None:
+    """`sample`, or None where the system does not tell."""
+    try:
+        return sample()
+    except Refused:
+        return None
+
+
+def cores_between(before: Sample | None, after: Sample | None) -> float | None:
+    """Cores that others used between two samples; None where nobody can say."""
+    return load_between(before, after).cores if before and after else None

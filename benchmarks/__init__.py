@@ -1,0 +1,1 @@
+"""Programs that measure what no test can assert: times, memory, registers."""

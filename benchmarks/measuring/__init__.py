@@ -1,0 +1,6 @@
+"""What the benchmarks of costs share.
+
+``guards`` refuse; ``guarded`` runs a measurement between two looks at the machine and says what it ran on; ``timing``
+interleaves; ``memory`` weighs in a process of its own; ``compiling`` says whether anything can be compiled; ``verdicts`` are
+PASS and MISS; ``writing`` is Markdown.
+"""
