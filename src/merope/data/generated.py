@@ -1,0 +1,184 @@
+"""The folder of one generated clip, and a folder of many: what generation writes and evaluation reads.
+
+``ROOT/CASE/TRAJECTORY/`` holds ``frames/`` (lossless, for measurement), ``video.mp4`` (for eyes), ``commanded.json``
+(poses, format merope), ``lens.json`` and ``result.json``, in which stands how the clip was made.
+"""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from merope.cameras import CameraModel
+from merope.data.pose_files import read_poses, write_poses
+from merope.data.video import Frames, read_frames, write_frames, write_video
+from merope.errors import MeropeError
+from merope.files import atomic_folder
+from merope.geometry.poses import Poses
+
+RESULT = "result.json"
+_FORMAT = "merope-generated-1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratedClip:
+    """A generated clip on disk; frames are read when asked for."""
+
+    folder: Path
+    clip_id: str
+    """CASE/TRAJECTORY."""
+    commanded: Poses
+    lens: CameraModel
+    fps: float
+    prefix_frames: int
+    """Leading frames that were given; 0 where none were."""
+    result: dict[str, Any]
+    """The content of ``result.json``."""
+
+    def frames(self) -> Frames:
+        """The lossless frames.
+
+        Raises:
+            MeropeError: if there are not as many as commanded poses, or not of the lens's size.
+        """
+        frames = read_frames(self.folder / "frames")
+        wanted = (len(self.commanded), self.lens.height, self.lens.width)
+        if frames.shape[:3] != wanted:
+            raise MeropeError(
+                f"{self.folder / 'frames'} holds {frames.shape[0]} frames of {frames.shape[1]} x {frames.shape[2]}; poses "
+                f"and lens are for {wanted[0]} of {wanted[1]} x {wanted[2]}. Generate the clip anew."
+            )
+        return frames
+
+
+def write_generated(
+    folder: str | Path,
+    frames: Frames,
+    *,
+    commanded: Poses,
+    lens: CameraModel,
+    fps: float,
+    prefix_frames: int,
+    result: dict[str, Any],
+) -> None:
+    """Write a clip's folder in one step; an older clip at the same place stays until the new one is complete.
+
+    Raises:
+        ValueError: if poses, lens and frames do not agree in number or size.
+    """
+    folder = Path(folder)
+    if len(commanded) != len(frames) or (lens.height, lens.width) != frames.shape[1:3]:
+        raise ValueError(
+            f"{len(frames)} frames of {frames.shape[1]} x {frames.shape[2]} need as many poses and a lens of their size; "
+            f"got {len(commanded)} poses and a lens for {lens.height} x {lens.width}."
+        )
+    about = {
+        "format": _FORMAT,
+        "num_frames": len(frames),
+        "prefix_frames": prefix_frames,
+        "height": lens.height,
+        "width": lens.width,
+        "fps": fps,
+    }
+    with _replacing(folder), atomic_folder(folder) as unfinished:
+        write_frames(unfinished / "frames", frames)
+        write_video(unfinished / "video.mp4", frames, fps=fps, odd_size="pad")
+        write_poses(unfinished / "commanded.json", commanded, format="merope", camera=lens.to_dict())
+        (unfinished / "lens.json").write_text(json.dumps(lens.to_dict(), indent=1) + "\n", encoding="utf-8")
+        content = json.dumps({**about, **result}, indent=1, allow_nan=False)
+        (unfinished / RESULT).write_text(content + "\n", encoding="utf-8")
+
+
+@contextmanager
+def _replacing(folder: Path) -> Iterator[None]:
+    """Move what is at ``folder`` aside; back if the block fails, away if it succeeds."""
+    # Of a process that was killed while it wrote this clip.
+    stale = re.compile(rf"\.{re.escape(folder.name)}\.\d+\.tmp")
+    for entry in folder.parent.glob(".*.tmp"):
+        if stale.fullmatch(entry.name):
+            shutil.rmtree(entry, ignore_errors=True)
+    if not folder.exists():
+        yield
+        return
+    aside = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+    os.replace(folder, aside)
+    try:
+        yield
+    except BaseException:
+        os.replace(aside, folder)
+        raise
+    shutil.rmtree(aside)
+
+
+def read_result(folder: str | Path) -> dict[str, Any] | None:
+    """The content of a clip's ``result.json``; None where there is no complete clip.
+
+    Raises:
+        MeropeError: if something else is at that place.
+    """
+    folder = Path(folder)
+    if not folder.exists():
+        return None
+    path = folder / RESULT
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict) or content.get("format") != _FORMAT:
+            raise ValueError("it is of another format")
+    except (OSError, ValueError) as error:
+        raise MeropeError(
+            f"{folder} is there and is no generated clip: {path.name} cannot be read ({error}). Move it away, or choose "
+            "another output folder."
+        ) from None
+    return content
+
+
+def read_generated(folder: str | Path, *, clip_id: str | None = None) -> GeneratedClip:
+    """A clip's folder, its frames left on disk. ``clip_id`` is the last two folder names by default.
+
+    Raises:
+        MeropeError: if the folder is missing or no complete clip.
+    """
+    folder = Path(folder)
+    result = read_result(folder)
+    if result is None:
+        raise MeropeError(f"{folder} does not exist.")
+    commanded = read_poses(folder / "commanded.json", format="merope")
+    try:
+        lens = CameraModel.from_dict(json.loads((folder / "lens.json").read_text(encoding="utf-8")))
+        fps, prefix_frames = float(result["fps"]), int(result["prefix_frames"])
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise MeropeError(f"{folder} is not a complete clip: {error}. Generate it anew.") from None
+    return GeneratedClip(
+        folder=folder,
+        clip_id=clip_id or f"{folder.resolve().parent.name}/{folder.resolve().name}",
+        commanded=commanded,
+        lens=lens,
+        fps=fps,
+        prefix_frames=prefix_frames,
+        result=result,
+    )
+
+
+def find_generated(root: str | Path) -> list[GeneratedClip]:
+    """All clips of an output folder, in the order of their names; ``root`` may be a single clip's folder too.
+
+    Raises:
+        MeropeError: if there is none, or one is not complete.
+    """
+    root = Path(root)
+    if not root.is_dir():
+        raise MeropeError(f"{root} is no folder; `merope generate --out` makes one.")
+    if (root / RESULT).is_file():
+        return [read_generated(root)]
+    found = sorted(path.parent for path in root.glob(f"*/*/{RESULT}") if not path.parent.name.startswith("."))
+    if not found:
+        raise MeropeError(
+            f"{root} holds no generated clips: there is no CASE/TRAJECTORY/{RESULT} below it. "
+            "`merope generate --out` writes them."
+        )
+    return [read_generated(folder, clip_id=folder.relative_to(root).as_posix()) for folder in found]

@@ -1,0 +1,209 @@
+"""Cases opened into clips: every file read and checked once, every mistake named by case and field, before weights load.
+
+A case is a prompt, a lens, given frames where the model takes them, and any number of trajectories. Each pair of case
+and trajectory is one clip.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from merope.adapters.spec import VideoSpec
+from merope.cameras import CameraModel, Pinhole
+from merope.data.command_files import Command, Extend, read_command
+from merope.data.given_frames import fit_view, read_given_frames
+from merope.data.lens_files import read_lens
+from merope.data.video import Frames
+from merope.generation.manifest import Case, Problems
+from merope.geometry.poses import Poses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clip:
+    """One video to make: a case along one of its trajectories, opened and checked."""
+
+    case: str
+    trajectory: str
+    prompt: str
+    negative_prompt: str | None
+    poses: Poses
+    """One pose per frame, metres."""
+    lens: CameraModel
+    """For frames of the spec's size."""
+    spec: VideoSpec
+    """Size, rate and frame counts of this clip."""
+    seed: int
+    prefix: Path | None
+    crop: bool
+    prefix_lens: CameraModel
+    """The lens as the case gives it, before frames and lens were brought to the spec's size."""
+    prefix_digest: str | None
+    """SHA-256 of the given frames at the spec's size."""
+    notes: tuple[str, ...] = ()
+    """What was done to poses, lens and given frames, in sentences."""
+
+    @property
+    def clip_id(self) -> str:
+        """CASE/TRAJECTORY, the clip's place below the output folder."""
+        return f"{self.case}/{self.trajectory}"
+
+    def given_frames(self) -> Frames | None:
+        """The given frames [n, H, W, 3] at the spec's size, read anew; None where nothing is given."""
+        if self.prefix is None:
+            return None
+        given = read_given_frames(self.prefix, num_frames=self.spec.prefix_frames, fps=self.spec.fps)
+        return fit_view(
+            given.frames, self.prefix_lens, height=self.spec.height, width=self.spec.width, crop=self.crop
+        )[0]
+
+    def inputs(self) -> dict[str, Any]:
+        """All that the case itself decides about the frames, as JSON values: equal inputs, equal clip."""
+        # Metres relative to the first camera are all that the model sees of a path.
+        seen = self.poses.rebase_to_first().T_world_cam.numpy().tobytes()
+        return {
+            "prompt": self.prompt,
+            "negative_prompt": self.negative_prompt,
+            "seed": self.seed,
+            "prefix_sha256": self.prefix_digest,
+            "poses_sha256": hashlib.sha256(seen).hexdigest(),
+            "lens": self.lens.to_dict(),
+            "spec": self.spec.to_dict(),
+        }
+
+
+def open_cases(
+    cases: Sequence[Case],
+    spec: VideoSpec,
+    *,
+    source: str,
+    seed: int = 0,
+    extend: Extend = "none",
+    trim: bool = False,
+    crop: bool = False,
+    check: Callable[[Clip], None] | None = None,
+    progress: bool = False,
+) -> list[Clip]:
+    """Every clip of every case, in order, all their files opened once.
+
+    ``extend`` and ``trim`` say what to do where a trajectory is shorter than the spec's frames (`read_command`), ``crop``
+    whether given frames of another shape are cut (`fit_view`). ``check`` looks at each clip and raises what is wrong
+    with it. ``source`` names the manifest in the message.
+
+    Raises:
+        ManifestError: naming case and field of every mistake.
+    """
+    problems = Problems()
+    clips: list[Clip] = []
+    for case in tqdm(cases, desc="checking", unit="case", disable=not progress, leave=False):
+        place = f"case {case.id!r}"
+        given: Frames | None = None
+        notes: tuple[str, ...] = ()
+        before = len(problems.found)
+        with problems.at(f"{place}, field 'prefix'"):
+            given, notes = _given(case, spec)
+        if len(problems.found) > before:
+            continue
+        for name, trajectory in case.trajectories.items():
+            command: Command | None = None
+            with problems.at(f"{place}, trajectory {name!r}"):
+                command = read_command(
+                    trajectory.poses,
+                    format=trajectory.format,
+                    num_frames=spec.num_frames,
+                    fps=spec.fps,
+                    start=trajectory.start,
+                    trajectory_fps=trajectory.fps,
+                    times=trajectory.times,
+                    unit=trajectory.unit,
+                    scale=trajectory.scale,
+                    extend=extend,
+                    trim=trim,
+                    stride=spec.temporal_stride,
+                )
+            if command is None:
+                continue
+            lens: CameraModel | None = None
+            with problems.at(f"{place}, field 'lens'"):
+                lens = _lens(case, spec, given, command)
+            if lens is None:
+                # The same lens would fail for every trajectory.
+                break
+            with problems.at(f"{place}, trajectory {name!r}"):
+                clip = _clip(case, name, spec, given, lens, command, notes, seed=seed, crop=crop)
+                if check is not None:
+                    check(clip)
+                clips.append(clip)
+    problems.raise_any(source)
+    return clips
+
+
+def _given(case: Case, spec: VideoSpec) -> tuple[Frames | None, tuple[str, ...]]:
+    if case.prefix is None:
+        if spec.prefix_frames:
+            raise ValueError(
+                f"is missing; the model takes {spec.prefix_frames} given frames. Name a video, a folder of pictures or a "
+                "picture, or use --prefix-frames 0 to give none."
+            )
+        return None, ()
+    if spec.prefix_frames == 0:
+        raise ValueError(
+            "frames are given and the model takes none. Leave it out, or say how many with --prefix-frames."
+        )
+    given = read_given_frames(case.prefix, num_frames=spec.prefix_frames, fps=spec.fps)
+    return given.frames, given.notes
+
+
+def _lens(case: Case, spec: VideoSpec, given: Frames | None, command: Command) -> CameraModel:
+    """The lens that the case names, else the pose file's, else the model's own."""
+    if case.fov is not None:
+        height, width = (spec.height, spec.width) if given is None else given.shape[1:3]
+        return Pinhole.from_fov(fov_x_deg=float(case.fov), height=int(height), width=int(width))
+    if case.lens is not None:
+        return read_lens(case.lens)
+    for carried in (command.camera, spec.camera):
+        if carried is not None:
+            return CameraModel.from_dict(carried)
+    raise ValueError(
+        "is missing, and neither the pose file nor the model brings one. Name a lens file (--lens), or say the "
+        "horizontal field of view in degrees in 'fov' (--fov)."
+    )
+
+
+def _clip(
+    case: Case,
+    name: str,
+    spec: VideoSpec,
+    given: Frames | None,
+    lens: CameraModel,
+    command: Command,
+    notes: tuple[str, ...],
+    *,
+    seed: int,
+    crop: bool,
+) -> Clip:
+    frames, fitted, fitting = fit_view(given, lens, height=spec.height, width=spec.width, crop=crop)
+    projected = () if command.projection_note is None else (command.projection_note,)
+    return Clip(
+        case=case.id,
+        trajectory=name,
+        prompt=case.prompt,
+        negative_prompt=case.negative_prompt,
+        poses=command.poses,
+        lens=fitted,
+        spec=replace(spec, num_frames=len(command.poses)),
+        seed=case_seed(seed, case.id) if case.seed is None else case.seed,
+        prefix=case.prefix,
+        crop=crop,
+        prefix_lens=lens,
+        prefix_digest=None if frames is None else hashlib.sha256(frames.tobytes()).hexdigest(),
+        notes=(*notes, *fitting, *projected, *command.notes),
+    )
+
+
+def case_seed(seed: int, case_id: str) -> int:
+    """Seed of a case's noise, from the run's seed and the case's id: it does not depend on what else is generated."""
+    return int.from_bytes(hashlib.sha256(f"{seed} {case_id}".encode()).digest()[:6], "big")
