@@ -11,49 +11,56 @@ from typing import Any
 
 from torch import nn
 
-_STATE = "_merope_call"
+_STATE = "_merope_call_"
 
 
-def replace_call(module: nn.Module, name: str, then: Callable[..., Any], state: Any) -> None:
-    """Make ``module(*args, **kwargs)`` return ``then(state, output, *args, **kwargs)`` of what it returned.
+def replace_call(module: nn.Module, name: str, around: Callable[..., Any], state: Any) -> None:
+    """Make ``module(*args, **kwargs)`` return ``around(state, call, *args, **kwargs)``; ``call`` is what it did before.
 
     Weights, their names and ``forward`` stay. ``__call__`` is replaced rather than ``forward``, which
-    other libraries (offloading, layer-wise casting) put on the module itself.
+    other libraries (offloading, layer-wise casting) put on the module itself. Calls of different names may be
+    replaced one after another; the last one is the outermost.
     """
     # Past nn.Module's own bookkeeping: the state may hold modules that belong elsewhere.
-    module.__dict__[_STATE] = state
+    module.__dict__[_STATE + name] = state
     kind: Any = type(module)
-    module.__class__ = _derived(kind, name, then)
+    module.__class__ = _derived(kind, name, around)
 
 
-def has_replaced_call(module: nn.Module) -> bool:
-    """Whether `replace_call` is in force."""
-    return _STATE in module.__dict__
+def has_replaced_call(module: nn.Module, name: str | None = None) -> bool:
+    """Whether a `replace_call` of this name is in force; None asks for any."""
+    if name is not None:
+        return _STATE + name in module.__dict__
+    return any(key.startswith(_STATE) for key in module.__dict__)
 
 
 def restore_call(module: nn.Module) -> None:
-    """Undo `replace_call`."""
-    module.__class__ = type(module).__bases__[0]
-    del module.__dict__[_STATE]
+    """Undo the last `replace_call`."""
+    kind: Any = type(module)
+    module.__class__ = kind.__bases__[0]
+    del module.__dict__[kind.merope_state]
 
 
 @cache
-def _derived(kind: type, name: str, then: Callable[..., Any]) -> type:
+def _derived(kind: type, name: str, around: Callable[..., Any]) -> type:
     """One class for all modules of a kind: compiled blocks share their graph."""
+    state = _STATE + name
 
     class Called(kind):  # type: ignore[valid-type, misc]
+        merope_state = state
+
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
-            return then(self.__dict__[_STATE], super().__call__(*args, **kwargs), *args, **kwargs)
+            return around(self.__dict__[state], super().__call__, *args, **kwargs)
 
         def __reduce__(self) -> tuple[Any, ...]:
             # No module holds this class by its name.
-            return _blank, (kind, name, then), self.__dict__
+            return _blank, (kind, name, around), self.__dict__
 
     Called.__name__ = Called.__qualname__ = name
     return Called
 
 
-def _blank(kind: type, name: str, then: Callable[..., Any]) -> Any:
+def _blank(kind: type, name: str, around: Callable[..., Any]) -> Any:
     """A module of `_derived` for unpickling to fill."""
-    called: Any = _derived(kind, name, then)
+    called: Any = _derived(kind, name, around)
     return called.__new__(called)

@@ -1,6 +1,6 @@
 """Attach a camera encoding to diffusers' Wan transformer, and take it off again."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,8 +17,10 @@ from merope.cameras.rays import ViewRays
 from merope.encodings.base import CameraEncoding, FeatureEncoding
 from merope.operators import CameraOperator
 
-Schedule = Literal["alternate", "every"] | Sequence[int]
+Schedule = Literal["alternate", "every", "peak"] | Sequence[int]
 
+# The blocks of Wan2.2 TI2V-5B where the paper finds over half of the branches' amplitude (C.1, Figure 7).
+_PEAK = (11, 13)
 _BRANCH_NAME = "camera_branch"
 # Where diffusers' layer-wise casting to 8 bits reads which modules to leave as they are.
 _UNCAST = "_skip_layerwise_casting_patterns"
@@ -64,9 +66,12 @@ class _CameraRotary(tuple):
 
 
 def scheduled_blocks(schedule: Schedule, num_blocks: int) -> tuple[int, ...]:
-    """Block numbers, counted from 0, that a schedule names.
+    """Block numbers, counted from 0, that a schedule names (Table 5).
 
-    "alternate" is 1, 3, 5, ... (the paper's 15 of 30), "every" all of them; a list names its own.
+    "alternate" is 1, 3, 5, ... (the paper's 15 of 30), "every" all of them, "peak" blocks 11 and 13; a list names its own.
+
+    Raises:
+        ValueError: if the name is unknown, or a block is not there or listed twice.
     """
     if schedule == "alternate":
         if num_blocks < 2:
@@ -74,9 +79,15 @@ def scheduled_blocks(schedule: Schedule, num_blocks: int) -> tuple[int, ...]:
         return tuple(range(1, num_blocks, 2))
     if schedule == "every":
         return tuple(range(num_blocks))
+    if schedule == "peak":
+        if num_blocks <= max(_PEAK):
+            raise ValueError(
+                f"schedule 'peak' names blocks {_PEAK} and there are {num_blocks}; list block numbers of your own."
+            )
+        return _PEAK
     if isinstance(schedule, str):
         raise ValueError(
-            f"schedule must be 'alternate', 'every' or a list of block numbers; got {schedule!r}."
+            f"schedule must be 'alternate', 'every', 'peak' or a list of block numbers; got {schedule!r}."
         )
     blocks = tuple(int(block) for block in schedule)
     if not blocks or len(set(blocks)) != len(blocks) or any(not 0 <= block < num_blocks for block in blocks):
@@ -308,19 +319,21 @@ class _Beside:
         return record
 
 
-def _call_rope(adapter: CameraAdapter, output: tuple[Tensor, Tensor], *args: Any, **kwargs: Any) -> tuple:
+def _call_rope(adapter: CameraAdapter, call: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple:
     if adapter._signals is None:
         raise ValueError(
             "the transformer has camera branches but no cameras. Run it inside `with adapter.cameras(rays):`, "
             "or call adapter.detach() to use the base model."
         )
+    output = call(*args, **kwargs)
     hidden = args[0] if args else kwargs["hidden_states"]
     adapter._signals.require_tokens(batch=hidden.shape[0], tokens=output[0].shape[1])
     signals, device = adapter._signals, output[0].device
     return _CameraRotary(output, signals if adapter._signals_device in (None, device) else signals.to(device))
 
 
-def _call_attention(beside: _Beside, output: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+def _call_attention(beside: _Beside, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:
+    output = call(*args, **kwargs)
     hidden = args[0] if args else kwargs["hidden_states"]
     signals = beside.signals_of(args[3] if len(args) > 3 else kwargs.get("rotary_emb"))
     extra = beside.branch(hidden, signals, beside.recorder())
@@ -375,12 +388,12 @@ def attach(
             f"input_map is read by branches; {type(encoding).__name__} has none (placement {placement!r})."
         )
     chosen = () if placement == "none" else scheduled_blocks(schedule, len(blocks))
-    branches = {
-        block: _make_module(transformer.config, encoding, compression, input_map).to(
-            _device_of(blocks[block], block)
-        )
-        for block in chosen
-    }
+    branches = {}
+    for block in chosen:
+        device = _device_of(blocks[block], block)
+        # Drawn on the CPU, so that a seed means the same everywhere; a model without memory needs no draws.
+        with torch.device("meta" if device.type == "meta" else "cpu"):
+            branches[block] = _make_module(transformer.config, encoding, compression, input_map).to(device)
     adapter = CameraAdapter(
         transformer,
         encoding=encoding,
