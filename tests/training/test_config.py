@@ -6,7 +6,7 @@ import json
 import pytest
 
 from merope.training.config import OptimizerConfig
-from merope.training.loop import learning_rate
+from merope.training.optimizers import learning_rate
 from tests.support.tiny_run import tiny_config
 
 

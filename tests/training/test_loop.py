@@ -15,7 +15,7 @@ from merope.adapters.branch import CameraBranch
 from merope.errors import CheckpointMismatch, MeropeError
 from merope.generation import load_video_model
 from merope.training.config import OptimizerConfig
-from merope.training.loop import learning_rate
+from merope.training.optimizers import learning_rate
 from tests.support.fresh_python import run_python
 from tests.support.tiny_run import tiny_clips, tiny_codec, tiny_config, tiny_trainer
 

@@ -14,7 +14,8 @@ from merope.encodings.registry import input_map_to_config
 from merope.errors import CheckpointMismatch
 from merope.generation import load_video_model
 from merope.training.config import OptimizerConfig
-from merope.training.system import AveragedWeights, build_model, make_optimizers, save_model
+from merope.training.optimizers import AveragedWeights, make_optimizers
+from merope.training.system import build_model, save_model
 from tests.support.tiny_run import tiny_codec, tiny_config
 
 

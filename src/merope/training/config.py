@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from merope.adapters.spec import VideoSpec
+from merope.encodings.registry import encoding_from_config, encoding_to_config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,3 +102,22 @@ class TrainConfig:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
         return asdict(self)
+
+
+def differences(have: dict[str, Any], wanted: dict[str, Any], prefix: str = "") -> str:
+    """The fields in which two configurations differ, as text; empty where they are equal."""
+    found = []
+    for name in sorted(have.keys() | wanted.keys()):
+        one, other = have.get(name), wanted.get(name)
+        if one == other:
+            continue
+        if isinstance(one, dict) and isinstance(other, dict):
+            found.append(differences(one, other, f"{prefix}{name}."))
+        else:
+            found.append(f"{prefix}{name} is {one}, this run has {other}")
+    return "; ".join(found)
+
+
+def completed(config: dict[str, Any]) -> dict[str, Any]:
+    """A stored configuration with the defaults of options that its encoding got later."""
+    return {**config, "encoding": encoding_to_config(encoding_from_config(config["encoding"]))}

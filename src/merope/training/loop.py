@@ -1,13 +1,8 @@
 """The training loop: flow matching with a clean prefix, logged, checkpointed, resumable, stoppable."""
 
 import json
-import math
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 from tqdm import tqdm
@@ -15,13 +10,16 @@ from tqdm import tqdm
 from merope.adapters.command import latent_rays
 from merope.adapters.flow import add_noise, predict_velocity, velocity_loss
 from merope.data.latents import LinearCodec
-from merope.encodings.registry import encoding_from_config, encoding_to_config
 from merope.errors import CheckpointMismatch, MeropeError
 from merope.files import atomic_path, write_text_atomically
 from merope.training.batches import Batch, BatchSource
-from merope.training.config import TrainConfig
+from merope.training.config import TrainConfig, completed, differences
+from merope.training.optimizers import AveragedWeights, learning_rate, make_optimizers
+from merope.training.run_log import append_entry, binned_losses, cut_entries
+from merope.training.stopping import StopRequest
 from merope.training.street_clips import StreetClips
-from merope.training.system import AveragedWeights, build_model, make_optimizers, save_model
+from merope.training.system import build_model, save_model
+from merope.training.trainable import trainable_parameters
 
 
 class Trainer:
@@ -47,16 +45,12 @@ class Trainer:
         self.transformer, self.adapter = build_model(config)
         self.device = torch.device(device)
         self.transformer.to(self.device)
-        self.parameters = {
-            name: parameter
-            for name, parameter in self.transformer.named_parameters()
-            if parameter.requires_grad
-        }
+        self.parameters = trainable_parameters(self.transformer)
         self.optimizers = make_optimizers(self.parameters, config.optimizer)
         self.average = AveragedWeights(self.parameters, config.ema_decay)
         self.step = 0
         self.seconds = 0.0
-        self._stop = False
+        self._stop = StopRequest()
         # Noise level and loss of every clip since the last log entry; part of a checkpoint between two entries.
         self._since_log: list[tuple[float, float]] = []
 
@@ -68,14 +62,13 @@ class Trainer:
             MeropeError: if the loss is not finite; the last checkpoint stays.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._stop = False
         entry = self._resume()
         clock = time.monotonic()
         with (
-            self._stopping_on_signals(),
+            self._stop.listening(),
             tqdm(total=self.config.steps, initial=self.step, unit="step", disable=not progress) as bar,
         ):
-            while self.step < self.config.steps and not self._stop:
+            while self.step < self.config.steps and not self._stop.asked:
                 batch = self.source.training(self.step).to(self.device)
                 losses, gradient_norm = self._update(batch)
                 self._since_log.extend(zip(batch.sigma.tolist(), losses.tolist(), strict=True))
@@ -92,7 +85,7 @@ class Trainer:
                     self._log(entry)
                     bar.set_postfix(loss=f"{entry['loss']:.4f}")
                     self._since_log = []
-                if self.step % self.config.checkpoint_every == 0 or last or self._stop:
+                if self.step % self.config.checkpoint_every == 0 or last or self._stop.asked:
                     self._save(finished=last)
         return entry
 
@@ -169,16 +162,10 @@ class Trainer:
             "learning_rate": learning_rate(self.step - 1, self.config),
             "seconds": self.seconds,
         }
-        count = self.config.sigma_bins
-        for index in range(count):
-            chosen = [loss for sigma, loss in bins if min(int(sigma * count), count - 1) == index]
-            if chosen:
-                entry[f"loss_sigma_{index / count:.1f}_{(index + 1) / count:.1f}"] = sum(chosen) / len(chosen)
-        return entry
+        return entry | binned_losses(bins, self.config.sigma_bins)
 
     def _log(self, entry: dict[str, float]) -> None:
-        with (self.folder / "log.jsonl").open("a") as file:
-            file.write(json.dumps(entry) + "\n")
+        append_entry(self.folder / "log.jsonl", entry)
 
     def _save(self, *, finished: bool) -> None:
         state = {
@@ -212,7 +199,7 @@ class Trainer:
             log.write_text("")
             return {}
         state = torch.load(path, weights_only=True, map_location=self.device)
-        different = _differences(_completed(json.loads(state["config"])), json.loads(config))
+        different = differences(completed(json.loads(state["config"])), json.loads(config))
         if different:
             raise CheckpointMismatch(
                 f"{self.folder} holds a run of another configuration: {different}. Choose another folder (--output), or "
@@ -227,72 +214,4 @@ class Trainer:
             optimizer.load_state_dict(saved)
         self.step, self.seconds = state["step"], state["seconds"]
         self._since_log = list(state["since_log"])
-        # Entries after the checkpoint are written again.
-        entries = [entry for entry in _read_log(log) if entry["step"] <= self.step]
-        write_text_atomically(log, "".join(json.dumps(entry) + "\n" for entry in entries))
-        return entries[-1] if entries else {}
-
-    @contextmanager
-    def _stopping_on_signals(self) -> Iterator[None]:
-        before: dict[int, Any] = {}
-
-        def stop(number: int, _: Any) -> None:
-            self._stop = True
-            signal.signal(number, before[number])
-
-        try:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                # None stands for a handler that was not set from Python; it cannot be put back.
-                before[number] = signal.getsignal(number) or signal.SIG_DFL
-                signal.signal(number, stop)
-        except ValueError:
-            # Not in the main thread: the caller handles signals.
-            yield
-            return
-        try:
-            yield
-        finally:
-            for changed, handler in before.items():
-                signal.signal(changed, handler)
-
-
-def learning_rate(step: int, config: TrainConfig) -> float:
-    """Learning rate of a step, counted from 0."""
-    options = config.optimizer
-    rate = options.learning_rate
-    if step < options.warmup_steps:
-        return rate * (step + 1) / options.warmup_steps
-    if options.decay == "constant":
-        return rate
-    done = (step - options.warmup_steps) / max(1, config.steps - options.warmup_steps)
-    return rate * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * min(done, 1))))
-
-
-def _completed(config: dict[str, Any]) -> dict[str, Any]:
-    """A stored configuration with the defaults of options that its encoding got later."""
-    return {**config, "encoding": encoding_to_config(encoding_from_config(config["encoding"]))}
-
-
-def _differences(have: dict[str, Any], wanted: dict[str, Any], prefix: str = "") -> str:
-    """The fields in which two configurations differ, as text; empty where they are equal."""
-    found = []
-    for name in sorted(have.keys() | wanted.keys()):
-        one, other = have.get(name), wanted.get(name)
-        if one == other:
-            continue
-        if isinstance(one, dict) and isinstance(other, dict):
-            found.append(_differences(one, other, f"{prefix}{name}."))
-        else:
-            found.append(f"{prefix}{name} is {one}, this run has {other}")
-    return "; ".join(found)
-
-
-def _read_log(path: Path) -> list[dict[str, float]]:
-    """The entries of a log; a line that was cut off by a crash is passed over."""
-    entries = []
-    for line in path.read_text().splitlines() if path.exists() else ():
-        try:
-            entries.append(json.loads(line))
-        except json.JSONDecodeError:
-            continue
-    return entries
+        return cut_entries(log, self.step)
