@@ -62,7 +62,8 @@ def nuscenes(
     schedule: Schedule = "alternate",
 ) -> FinetuneConfig:
     """A driving model (Section 4.1, B.1): 49 frames of 288 x 512, nine given; 20 k steps of 64 clips on all weights."""
-    spec = wan_spec(model["transformer"], model["vae"], **PAPER_DRIVING_SIZES, fps=12.0, shift=5.0)
+    sizes: dict[str, Any] = dict(PAPER_DRIVING_SIZES)
+    spec = wan_spec(model["transformer"], model["vae"], **sizes, fps=12.0, shift=5.0)
     heads, head_dim = _heads(model)
     made = default_encoding(encoding, head_dim=head_dim, num_heads=max(1, heads // compression), scale=scale)
     return FinetuneConfig(
