@@ -4,11 +4,8 @@ import torch
 
 from merope.errors import TrajectoryError
 from merope.geometry.poses import Poses
+from merope.geometry.up_direction import common_up
 from merope.worlds.world import MIN_HEIGHT
-
-# Square metres. A path much longer than its root decides the up direction along itself; the cameras' own up axes decide
-# the rest, such as the roll of a straight drive and everything for a parked car.
-_UP_WEIGHT = 1.0
 
 
 def place_on_ground(poses: Poses, *, camera_height: float = 1.65) -> Poses:
@@ -34,7 +31,7 @@ def place_on_ground(poses: Poses, *, camera_height: float = 1.65) -> Poses:
             f"poses must be in metres to stand in a metric world; their unit is {poses.unit!r}. "
             "Scale them to metres first."
         )
-    up = _up_direction(poses)
+    up = common_up(poses)
     forward = poses.R_world_cam[0, :, 2]
     ahead = forward - (forward @ up) * up
     if ahead.norm() < 1e-3:
@@ -54,18 +51,3 @@ def place_on_ground(poses: Poses, *, camera_height: float = 1.65) -> Poses:
             "Cut the trajectory into shorter windows, which are flatter, or raise camera_height."
         )
     return placed
-
-
-def _up_direction(poses: Poses) -> torch.Tensor:
-    """Unit up vector in the input's world."""
-    camera_up = -poses.R_world_cam[:, :, 1].mean(dim=0)
-    if camera_up.norm() < 0.3:
-        raise TrajectoryError(
-            "poses have no common up direction: the mean of the cameras' up axes (-y) has length "
-            f"{camera_up.norm():.2f}. Give poses in OpenCV axes (x right, y down, z forward)."
-        )
-    centered = poses.center_world - poses.center_world.mean(dim=0)
-    scatter = centered.T @ centered / len(poses)
-    identity = torch.eye(3, dtype=torch.float64)
-    up = torch.linalg.solve(scatter + _UP_WEIGHT * identity, _UP_WEIGHT * camera_up)
-    return up / up.norm()
