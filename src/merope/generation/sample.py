@@ -15,13 +15,12 @@ from merope.adapters.flow import NUM_TRAIN_TIMESTEPS, impose_prefix, predict_vel
 from merope.adapters.signals import CameraSignals
 from merope.adapters.spec import VideoSpec
 from merope.data.latents import frames_from_video, video_from_frames
-from merope.errors import MeropeError, TrajectoryError
+from merope.errors import MeropeError
+from merope.generation.flow_schedule import require_flow_scheduler
 from merope.generation.model import VideoModel
+from merope.generation.trajectory import check_command
 from merope.geometry.poses import Poses
 from merope.operators import CameraOperator
-
-# A step longer than this between neighbouring frames is a jump or another unit, not driving.
-_LONGEST_STEP = 20.0
 
 
 def generate(
@@ -83,12 +82,7 @@ def sample_latents(
         solver.set_timesteps(sigmas=[1 - step / steps for step in range(steps)])
     else:
         solver.set_timesteps(steps)
-    if not hasattr(solver, "sigmas") or float(solver.sigmas[0]) > 1:
-        raise ValueError(
-            f"scheduler must be a flow scheduler, with noise levels between 0 and 1; {type(solver).__name__} is not, "
-            "as it is set. Use FlowMatchEulerDiscreteScheduler, or UniPCMultistepScheduler with use_flow_sigmas=True and "
-            "prediction_type='flow_prediction'."
-        )
+    require_flow_scheduler(solver)
     device = next(model.transformer.parameters()).device
     given, cameras = given.to(device), cameras.to(device)
     latents = impose_prefix(noise.to(device), given, spec)
@@ -104,26 +98,6 @@ def sample_latents(
         latents = solver.step(velocity, timestep, latents, return_dict=False)[0]
         latents = impose_prefix(latents, given, spec)
     return latents
-
-
-def check_command(poses: Poses, spec: VideoSpec) -> None:
-    """Raise `TrajectoryError` if a trajectory cannot command this model; the message says how to mend it."""
-    if len(poses) != spec.num_frames:
-        raise TrajectoryError(
-            f"the trajectory has {len(poses)} poses and the model makes {spec.num_frames} frames. Choose a window with "
-            f"--start, or resample with Poses.resample({spec.num_frames})."
-        )
-    if poses.unit != "m":
-        raise TrajectoryError(
-            f"the trajectory's unit is {poses.unit!r} and the model takes metres. Multiply it by its scale first "
-            "(Poses.scaled) and say unit='m'."
-        )
-    longest = float(poses.step_lengths.max())
-    if longest > _LONGEST_STEP:
-        raise TrajectoryError(
-            f"neighbouring poses are up to {longest:.1f} m apart, {longest * spec.fps:.0f} m/s at {spec.fps:g} frames/s. "
-            "Is the file in centimetres, or does it jump? Scale it with --scale, or choose another --start."
-        )
 
 
 def _check(
