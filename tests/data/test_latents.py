@@ -239,3 +239,17 @@ def test_flat_clips_fit_without_dividing_by_zero():
     latents = flat.encode(video)
     assert torch.isfinite(latents).all()
     torch.testing.assert_close(flat.decode(latents), video, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_posterior_is_that_of_the_normalised_latents(style):
+    codec, video = wan(style), wan_video(style)
+    mean, logvar = codec.posterior(video)
+    assert torch.equal(mean, codec.encode(video))
+    with torch.no_grad():
+        raw = codec.vae.encode(video).latent_dist
+    std = torch.tensor(codec.vae.config.latents_std).view(1, -1, 1, 1, 1)
+    noise = torch.randn(mean.shape)
+    sample = raw.mean + raw.std * noise
+    own = mean + torch.exp(0.5 * logvar) * noise
+    torch.testing.assert_close(own * std + codec.mean, sample, rtol=1e-5, atol=1e-5)

@@ -154,3 +154,32 @@ def test_missing_frame_is_named(tmp_path):
         read_frames(tmp_path / "frames")
     with pytest.raises(FileNotFoundError):
         read_frames(tmp_path / "elsewhere")
+
+
+def test_chosen_frames_are_those_of_the_whole_clip(tmp_path):
+    frames = street_like(12, 48, 80)
+    write_frames(tmp_path / "frames", frames)
+    assert np.array_equal(read_frames(tmp_path / "frames", [2, 3, 11]), frames[[2, 3, 11]])
+    write_video(tmp_path / "clip.mp4", frames, fps=12)
+    whole, _ = read_video(tmp_path / "clip.mp4")
+    assert np.array_equal(read_video(tmp_path / "clip.mp4", [0, 5, 11])[0], whole[[0, 5, 11]])
+
+
+def test_chosen_frames_must_be_there(tmp_path):
+    frames = street_like(4, 48, 80)
+    write_frames(tmp_path / "frames", frames)
+    write_video(tmp_path / "clip.mp4", frames, fps=12)
+    with pytest.raises(MeropeError, match="ends before frame 4"):
+        read_frames(tmp_path / "frames", [0, 4])
+    with pytest.raises(MeropeError, match="ends before frame 4"):
+        read_video(tmp_path / "clip.mp4", [0, 4])
+    with pytest.raises(ValueError, match="increase from 0"):
+        read_frames(tmp_path / "frames", [2, 1])
+
+
+def test_a_damaged_picture_is_named(tmp_path):
+    write_frames(tmp_path / "frames", street_like(3, 48, 80))
+    path = tmp_path / "frames" / "frame_00001.png"
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(MeropeError, match=r"frame_00001\.png cannot be read"):
+        read_frames(tmp_path / "frames")

@@ -76,9 +76,24 @@ class WanLatents:
         Raises:
             ValueError: if frames or size do not divide into latents; the autoencoder would drop the rest.
         """
+        return self.posterior(video)[0]
+
+    @torch.no_grad()
+    def posterior(
+        self, video: Float[Tensor, "batch rgb frame height width"]
+    ) -> tuple[Float[Tensor, "batch chan time row col"], Float[Tensor, "batch chan time row col"]]:
+        """Mean and log variance of the normalised latents: (mean - m) / s and logvar - 2 log s, float32.
+
+        m and s are Wan's statistics per channel, so that mean + exp(logvar / 2) noise is a sample after normalisation.
+
+        Raises:
+            ValueError: as `encode`.
+        """
         _require_whole_cells(video, self.temporal_stride, self.spatial_stride)
-        latents = self.vae.encode(video.to(self.vae.device, self.vae.dtype)).latent_dist.mode().float()
-        return (latents - self.mean.to(latents.device)) / self.std.to(latents.device)
+        posterior = self.vae.encode(video.to(self.vae.device, self.vae.dtype)).latent_dist
+        mean, logvar = posterior.mean.float(), posterior.logvar.float()
+        std = self.std.to(mean.device)
+        return (mean - self.mean.to(mean.device)) / std, logvar - 2 * std.log()
 
     @torch.no_grad()
     def decode(

@@ -7,6 +7,7 @@ multiple of 16 has other intrinsics than the camera that was asked for.
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal
@@ -67,25 +68,36 @@ def write_video(
         container.mux(stream.encode())
 
 
-def read_video(path: str | os.PathLike[str]) -> tuple[Frames, Fraction]:
-    """All frames of a video as RGB, and its rate as an exact fraction.
+def read_video(path: str | os.PathLike[str], indices: Sequence[int] | None = None) -> tuple[Frames, Fraction]:
+    """All frames of a video as RGB, or those that ``indices`` number in increasing order, and its rate as an exact fraction.
+
+    Frames are counted as they are decoded, never sought: seeking is off by some frames in many files.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        MeropeError: if the file holds no video that can be decoded.
+        ValueError: if the indices do not increase from 0 or more.
+        MeropeError: if the file holds no video that can be decoded, or ends before the last of the indices.
     """
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(2, "No such file or directory", str(path))
+    wanted = None if indices is None else set(require_increasing(indices))
     try:
         with av.open(str(path)) as container:
             stream = container.streams.video[0]
             rate = stream.average_rate
-            frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(stream)]
+            frames = []
+            for number, frame in enumerate(container.decode(stream)):
+                if wanted is None or number in wanted:
+                    frames.append(frame.to_ndarray(format="rgb24"))
+                if wanted is not None and len(frames) == len(wanted):
+                    break
     except (av.FFmpegError, IndexError) as error:
         raise MeropeError(f"{path} cannot be decoded as a video ({error}); is the file complete?") from error
     if not frames or rate is None:
         raise MeropeError(f"{path} holds no video frames")
+    if indices is not None and len(frames) < len(indices):
+        raise MeropeError(f"{path} ends before frame {indices[-1]}; is the file complete?")
     return np.stack(frames), Fraction(rate)
 
 
@@ -119,12 +131,40 @@ def write_frames(folder: str | os.PathLike[str], frames: Frames) -> None:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def read_frames(folder: str | os.PathLike[str]) -> Frames:
-    """All frames of a folder written by :func:`write_frames`, in order.
+def read_frames(folder: str | os.PathLike[str], indices: Sequence[int] | None = None) -> Frames:
+    """All frames of a folder written by :func:`write_frames`, or those that ``indices`` number in increasing order.
 
     Raises:
         FileNotFoundError: if there is no such folder.
-        MeropeError: if there are no frames, a number is missing, or sizes differ.
+        ValueError: if the indices do not increase from 0 or more.
+        MeropeError: if there are no frames, a number is missing, a picture is damaged, or sizes differ.
+    """
+    paths = frame_paths(folder)
+    if indices is not None:
+        chosen = require_increasing(indices)
+        if chosen[-1] >= len(paths):
+            raise MeropeError(f"{folder} ends before frame {chosen[-1]}: it has {len(paths)} frames")
+        paths = [paths[index] for index in chosen]
+    frames: list[np.ndarray] = []
+    for path in paths:
+        try:
+            with Image.open(path) as image:
+                frames.append(np.asarray(image.convert("RGB")))
+        except OSError as error:
+            raise MeropeError(
+                f"{path} cannot be read as a picture ({error}); is the file complete?"
+            ) from error
+        if frames[-1].shape != frames[0].shape:
+            raise MeropeError(f"{path} is {frames[-1].shape[:2]}, the first frame {frames[0].shape[:2]}")
+    return np.stack(frames)
+
+
+def frame_paths(folder: str | os.PathLike[str]) -> list[Path]:
+    """The files of a folder of frames, in order and without a gap, unopened.
+
+    Raises:
+        FileNotFoundError: if there is no such folder.
+        MeropeError: if there are no frames, or a number is missing.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -137,13 +177,20 @@ def read_frames(folder: str | os.PathLike[str]) -> Frames:
             raise MeropeError(
                 f"{folder}: {FRAME_PATTERN.format(index)} is missing (the next one is {path.name})"
             )
-    frames = []
-    for path in paths:
-        with Image.open(path) as image:
-            frames.append(np.asarray(image.convert("RGB")))
-        if frames[-1].shape != frames[0].shape:
-            raise MeropeError(f"{path} is {frames[-1].shape[:2]}, the first frame {frames[0].shape[:2]}")
-    return np.stack(frames)
+    return paths
+
+
+def require_increasing(indices: Sequence[int]) -> Sequence[int]:
+    """The frame numbers themselves, if there are any and they increase from 0 or more.
+
+    Raises:
+        ValueError: otherwise.
+    """
+    if len(indices) == 0 or indices[0] < 0 or (np.diff(indices) <= 0).any():
+        raise ValueError(
+            f"indices must be frame numbers that increase from 0 or more; got {list(indices)[:8]}."
+        )
+    return indices
 
 
 def require_frames(frames: np.ndarray) -> Frames:
