@@ -57,6 +57,7 @@ COMMANDS: dict[str, Command | Group] = {
     "evaluate": Command(
         "merope.cli.evaluate", "evaluate", "score one file of estimated poses against the commanded ones"
     ),
+    "overlay": Command("merope.cli.overlay", "overlay", "draw a camera's path on a video"),
     "train": Command("merope.cli.train", "train", "train a preset; resumes where an earlier run stopped"),
     "benchmark": Command(
         "merope.cli.benchmark", "benchmark", "measure the shipped models on held-out worlds"
