@@ -88,6 +88,26 @@ COMMANDS: dict[str, Command | Group] = {
             ),
         },
     ),
+    "data": Group(
+        "prepare clips for training",
+        {
+            "encode": Command(
+                "merope.cli.data.encode",
+                "encode",
+                "encode clips and captions once, into a cache that training reads",
+            ),
+        },
+    ),
+    "worlds": Group(
+        "procedural streets",
+        {
+            "render": Command(
+                "merope.cli.worlds.render",
+                "render",
+                "render posed clips with captions, and depth where asked, in any number of processes",
+            ),
+        },
+    ),
     "info": Command("merope.cli.info", "info", "versions, devices and optional packages, for a bug report"),
 }
 

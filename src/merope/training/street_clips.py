@@ -5,7 +5,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,8 +16,7 @@ from merope.errors import CheckpointMismatch
 from merope.files import write_text_atomically
 from merope.geometry.poses import Poses
 from merope.worlds import build_world, render
-from merope.worlds.drives import random_drive
-from merope.worlds.variants import turn_variant
+from merope.worlds.clips import world_drives
 
 CLIPS_PER_WORLD = 3
 
@@ -48,17 +47,8 @@ class StreetClipsConfig:
 
 def world_paths(seed: int, config: StreetClipsConfig) -> list[Poses]:
     """The three paths of a world: the drive, then its left and its right variant."""
-    base = random_drive(seed, config.num_frames, config.fps)
-    rng = np.random.default_rng([seed, 0x7A12])
-    curvatures = rng.uniform(0.015, 0.06, size=2)
-    sides: tuple[Literal["left", "right"], ...] = ("left", "right")
-    return [
-        base,
-        *(
-            turn_variant(base, side=side, start=config.turn_start, curvature=float(curvature), fps=config.fps)
-            for side, curvature in zip(sides, curvatures, strict=True)
-        ),
-    ]
+    drives = world_drives(seed, num_frames=config.num_frames, fps=config.fps, turn_start=config.turn_start)
+    return [drive.poses for drive in drives]
 
 
 def render_world(seed: int, config: StreetClipsConfig) -> tuple[np.ndarray, np.ndarray]:

@@ -195,9 +195,22 @@ def random_drive(seed: int, num_frames: int, fps: float, *, camera_height: float
     Raises:
         ValueError: as `drive`.
     """
-    rng = seeded(seed, 0xD22)
-    kind = str(rng.choice(list(_WEIGHTS), p=list(_WEIGHTS.values())))
-    strength = float(rng.uniform(0.2, 1.5))
+    kind, strength = _drawn_kind(seed)
     return drive(
         kind, seed=seed, num_frames=num_frames, fps=fps, camera_height=camera_height, vibration=strength
     )
+
+
+def random_drive_kind(seed: int) -> str:
+    """The manoeuvre, one of `DRIVES`, that `random_drive` drives for this seed.
+
+    Raises:
+        ValueError: if ``seed`` is negative.
+    """
+    return _drawn_kind(seed)[0]
+
+
+def _drawn_kind(seed: int) -> tuple[str, float]:
+    """A manoeuvre and the strength of the car's vibration."""
+    rng = seeded(seed, 0xD22)
+    return str(rng.choice(list(_WEIGHTS), p=list(_WEIGHTS.values()))), float(rng.uniform(0.2, 1.5))

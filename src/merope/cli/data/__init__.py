@@ -1,0 +1,1 @@
+"""`merope data`: one file per command."""

@@ -1,0 +1,1 @@
+"""`merope worlds`: one file per command."""

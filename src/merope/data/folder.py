@@ -1,0 +1,232 @@
+"""Plain folders of clips: ``ROOT/CLIP_ID/`` with frames or a video, poses, lens, caption and what else is known.
+
+The format, file by file, is docs/data.md. Reading a clip opens its small files alone; frames stay on disk until they are
+asked for.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+from jaxtyping import Float16, Float32
+
+from merope.cameras import CameraModel
+from merope.data.clip import Clip, ClipError
+from merope.data.lens_files import read_lens
+from merope.data.pose_files import load_pose_file, write_poses
+from merope.data.pose_table import read_text
+from merope.data.video import Frames, frame_paths, read_frames, read_video, require_frames, write_frames
+from merope.errors import MeropeError
+from merope.files import atomic_folder
+from merope.geometry.poses import Poses
+
+_FRAMES, _VIDEO, _POSES, _LENS = "frames", "video.mp4", "poses.json", "lens.json"
+_CAPTION, _META, _DEPTH = "caption.txt", "meta.json", "depth.npz"
+_FORMAT = "merope-clip-1"
+_KNOWN_META = {"format", "fps", "source", "cluster", "provenance"}
+# A clip id is the name of a folder, on any system.
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClipFolder:
+    """The clips that could be read, by name, and why the others could not."""
+
+    clips: list[Clip]
+    broken: dict[str, ClipError]
+    """What is wrong with each clip that was skipped, by its id."""
+
+
+def clip_ids(root: str | Path) -> list[str]:
+    """Names of the clips in a folder, sorted; what has no ``poses.json`` is none.
+
+    Raises:
+        FileNotFoundError: if there is no such folder.
+        MeropeError: if it holds no clips.
+    """
+    root = Path(root)
+    if not root.is_dir():
+        raise FileNotFoundError(2, "No such folder of clips", str(root))
+    found = sorted(
+        path.parent.name for path in root.glob(f"*/{_POSES}") if not path.parent.name.startswith(".")
+    )
+    if not found:
+        raise MeropeError(
+            f"{root} holds no clips: there is no CLIP_ID/{_POSES} below it. `merope worlds render` writes such a folder."
+        )
+    return found
+
+
+def read_clip(folder: str | Path, *, source: str | None = None) -> Clip:
+    """One clip, its frames left on disk. ``source`` goes before what ``meta.json`` says, and the root's name after it.
+
+    The frame rate is that of ``meta.json``, else the video's own. The lens is ``lens.json``, else the one in
+    ``poses.json``. Caption, depth and ``meta.json`` may be missing beside a video.
+
+    Raises:
+        ClipError: naming the clip, if a file is missing, damaged, or does not fit the others.
+    """
+    folder = Path(folder)
+    clip_id, root = folder.name, folder.resolve().parent.name
+    try:
+        return _read(folder, clip_id, source, root)
+    except (MeropeError, OSError, ValueError) as error:
+        raise ClipError(f"{source or root}/{clip_id}: {error}") from error
+
+
+def read_clips(root: str | Path, *, source: str | None = None, skip_broken: bool = False) -> ClipFolder:
+    """All clips of a folder, in the order of their names.
+
+    Raises:
+        ClipError: if a clip cannot be read and ``skip_broken`` is not set.
+        FileNotFoundError, MeropeError: as `clip_ids`.
+    """
+    clips: list[Clip] = []
+    broken: dict[str, ClipError] = {}
+    for clip_id in clip_ids(root):
+        try:
+            clips.append(read_clip(Path(root) / clip_id, source=source))
+        except ClipError as error:
+            if not skip_broken:
+                raise
+            broken[clip_id] = error
+    return ClipFolder(clips=clips, broken=broken)
+
+
+def write_clip(
+    root: str | Path,
+    clip_id: str,
+    frames: Frames,
+    *,
+    poses: Poses,
+    lens: CameraModel,
+    fps: float,
+    source: str,
+    caption: str = "",
+    cluster: str = "all",
+    provenance: Mapping[str, Any] | None = None,
+    depth: Float32[np.ndarray, "_ _ _"] | None = None,
+) -> Path:
+    """Write a clip's folder in one step, frames lossless; equal arguments give equal bytes.
+
+    ``depth`` is metres along the ray of each pixel's centre, infinite in the sky and 0 where a pixel has no ray. It is
+    kept in float16, whose steps are at most 0.1 % of the distance; beyond 65 504 m it is infinite.
+
+    Raises:
+        ValueError: if frames, poses, lens and depth do not fit each other, or the id is no plain name.
+        FileExistsError: if the clip is there already.
+    """
+    frames = require_frames(frames)
+    if not _ID.fullmatch(clip_id):
+        raise ValueError(
+            f"clip_id must be letters, digits and . _ @ + - and not begin with a dot; got {clip_id!r}."
+        )
+    if len(poses) != len(frames) or (lens.height, lens.width) != frames.shape[1:3]:
+        raise ValueError(
+            f"clip {clip_id}: {len(frames)} frames of {frames.shape[1]} x {frames.shape[2]} need as many poses and a lens "
+            f"of their size; got {len(poses)} poses and a lens for {lens.height} x {lens.width}."
+        )
+    if depth is not None and depth.shape != frames.shape[:3]:
+        raise ValueError(
+            f"clip {clip_id}: depth must have the shape {frames.shape[:3]} of the frames; got {depth.shape}."
+        )
+    meta = {
+        "format": _FORMAT,
+        "fps": fps,
+        "source": source,
+        "cluster": cluster,
+        "provenance": dict(provenance or {}),
+    }
+    folder = Path(root) / clip_id
+    with atomic_folder(folder) as unfinished:
+        write_frames(unfinished / _FRAMES, frames)
+        write_poses(unfinished / _POSES, poses, format="merope", camera=lens.to_dict())
+        _write_json(unfinished / _LENS, lens.to_dict())
+        _write_json(unfinished / _META, meta)
+        if caption:
+            (unfinished / _CAPTION).write_text(caption + "\n", encoding="utf-8")
+        if depth is not None:
+            with np.errstate(over="ignore"):
+                np.savez_compressed(unfinished / _DEPTH, depth=depth.astype(np.float16))
+    return folder
+
+
+def _read(folder: Path, clip_id: str, source: str | None, root: str) -> Clip:
+    meta = _read_meta(folder / _META)
+    pose_file = load_pose_file(folder / _POSES, format="merope")
+    if (folder / _LENS).exists():
+        lens = read_lens(folder / _LENS)
+    elif pose_file.camera is not None:
+        lens = CameraModel.from_dict(pose_file.camera)
+    else:
+        raise MeropeError(f"there is no {_LENS}, and no lens in {_POSES}")
+    decode, own_rate = _decoder(folder, len(pose_file.poses))
+    fps = meta.get("fps", own_rate)
+    if fps is None:
+        raise MeropeError(f'{_META} does not say "fps", which pictures need')
+    depth = folder / _DEPTH
+    return Clip(
+        clip_id=clip_id,
+        poses=pose_file.poses,
+        lens=lens,
+        fps=float(fps),
+        decode=decode,
+        decode_depth=(lambda indices: _read_depth(depth, indices)) if depth.exists() else None,
+        caption=read_text(folder / _CAPTION).strip() if (folder / _CAPTION).exists() else "",
+        source=source or meta.get("source", root),
+        cluster=meta.get("cluster", "all"),
+        provenance=meta.get("provenance", {}),
+    )
+
+
+def _decoder(folder: Path, num_poses: int) -> tuple[Any, float | None]:
+    """What decodes frames by number, and the rate of a video."""
+    if (folder / _FRAMES).is_dir():
+        count = len(frame_paths(folder / _FRAMES))
+        if count != num_poses:
+            raise MeropeError(f"there are {count} frames and {num_poses} poses")
+        return lambda indices: read_frames(folder / _FRAMES, indices), None
+    video = folder / _VIDEO
+    if not video.exists():
+        raise MeropeError(f"there is neither {_FRAMES}/ nor {_VIDEO}")
+    try:
+        with av.open(str(video)) as container:
+            stream = container.streams.video[0]
+            rate, count = stream.average_rate, stream.frames
+    except (av.FFmpegError, IndexError) as error:
+        raise MeropeError(f"{_VIDEO} cannot be opened as a video ({error}); is the file complete?") from error
+    # Some containers do not say; then decoding finds out.
+    if count and count != num_poses:
+        raise MeropeError(f"{_VIDEO} has {count} frames and there are {num_poses} poses")
+    return lambda indices: read_video(video, indices)[0], None if rate is None else float(rate)
+
+
+def _read_meta(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    meta = json.loads(read_text(path))
+    if not isinstance(meta, dict) or meta.get("format") != _FORMAT:
+        raise MeropeError(f'{path.name} is not of this format: it needs "format": "{_FORMAT}"')
+    if unknown := sorted(set(meta) - _KNOWN_META):
+        raise MeropeError(f'{path.name} has unknown entries {unknown}; other facts go under "provenance"')
+    for name, kind in (("fps", int | float), ("source", str), ("cluster", str), ("provenance", dict)):
+        if name in meta and (not isinstance(meta[name], kind) or isinstance(meta[name], bool)):
+            raise MeropeError(f"{path.name}: {name!r} is {meta[name]!r:.60}")
+    return meta
+
+
+def _read_depth(path: Path, indices: Sequence[int]) -> Float16[np.ndarray, "_ _ _"]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return archive["depth"][list(indices)]
+    except (OSError, ValueError, KeyError, IndexError) as error:
+        raise MeropeError(f"{path} holds no depth of these frames: {error}") from error
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
