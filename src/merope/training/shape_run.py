@@ -6,9 +6,10 @@ blocks runs here under torch's fake tensors, and every storage is followed from 
 alike, so a few stand for all of them (`merope.training.memory` adds up).
 """
 
+import warnings
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -25,6 +26,7 @@ from merope.adapters.spec import VideoSpec
 from merope.adapters.wan import CameraAdapter, attach
 from merope.cameras import Pinhole
 from merope.encodings.base import CameraEncoding
+from merope.training.pretrained import keep_times_exact
 
 BlockKind = Literal["plain", "camera"]
 
@@ -36,8 +38,7 @@ class StepBytes:
     after_forward: int
     """What waits for the backward pass, the loss included."""
     forward_peak: int
-    peak: int
-    """Of the forward and the backward pass together."""
+    backward_peak: int
 
 
 class FollowedBytes(TorchDispatchMode):
@@ -77,7 +78,8 @@ def standing_cameras(
 ) -> CameraSignals:
     """Real cameras of ``clips`` straight drives, for their shapes: the spec's lens, or a pinhole of 90 degrees."""
     poses = torch.eye(4, dtype=torch.float64).repeat(clips, spec.latent_frames, 1, 1)
-    poses[..., 2, 3] = torch.arange(spec.latent_frames, dtype=torch.float64)
+    # Millimetres: within the reach of any translation scale.
+    poses[..., 2, 3] = 1e-3 * torch.arange(spec.latent_frames, dtype=torch.float64)
     if spec.camera is not None:
         lens = spec_lens(spec)
     else:
@@ -100,16 +102,14 @@ class ShapeRun:
     """Clips per forward pass."""
     text_tokens: int
     compute: torch.dtype
-    autocast: bool
-    """Whether products are cast one by one (autocast); otherwise inputs and weights have ``compute`` already."""
     choose: Callable[[nn.Module, CameraAdapter | None], None]
     """Says which parameters train, by ``requires_grad_``."""
-    dtype_of: Callable[[str, nn.Parameter], torch.dtype]
-    """Storage precision of a weight by its name, while its block runs."""
+    dtype_of: Callable[[nn.Module, str, nn.Parameter], torch.dtype]
+    """Precision of a weight of a transformer, by its name, while its block runs."""
 
     def step(self, kinds: Sequence[BlockKind], *, checkpointing: bool) -> StepBytes:
         """Forward and backward pass of a transformer of these blocks; gradients of weights are there beforehand."""
-        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        with self._on_shapes() as mode:
             transformer, adapter = self._model(kinds, mode)
             if checkpointing:
                 transformer.enable_gradient_checkpointing()
@@ -119,17 +119,25 @@ class ShapeRun:
             with FollowedBytes() as followed:
                 loss = self._loss(transformer, adapter)
                 after, forward_peak = followed.now, followed.peak
+                followed.peak = followed.now
                 if loss.requires_grad:
                     loss.backward()
-        return StepBytes(after_forward=after, forward_peak=forward_peak, peak=followed.peak)
+        return StepBytes(after_forward=after, forward_peak=forward_peak, backward_peak=followed.peak)
 
     def forward(self, kinds: Sequence[BlockKind]) -> int:
         """Peak bytes of one forward pass without gradients, as sampling makes it."""
-        with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
+        with self._on_shapes() as mode, torch.no_grad():
             transformer, adapter = self._model(kinds, mode)
             with FollowedBytes() as followed:
                 self._velocity(transformer, adapter, *self._batch())
         return followed.peak
+
+    @contextmanager
+    def _on_shapes(self) -> Iterator[FakeTensorMode]:
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode, warnings.catch_warnings():
+            # Told of every step with float32 norms; whoever trains hears it then.
+            warnings.filterwarnings("ignore", "Mismatch dtype between input and weight")
+            yield mode
 
     def _model(self, kinds: Sequence[BlockKind], mode: FakeTensorMode) -> tuple[Any, CameraAdapter | None]:
         from diffusers import WanTransformer3DModel
@@ -148,12 +156,13 @@ class ShapeRun:
                     input_map=self.input_map,
                 )
             transformer.blocks = transformer.blocks[: len(kinds)]
-        transformer.requires_grad_(True)
         self.choose(transformer, adapter)
+        if self.compute != torch.float32:
+            keep_times_exact(transformer)
         for prefix, module in transformer.named_modules():
             for name, parameter in module._parameters.items():
                 if parameter is not None:
-                    dtype = self.dtype_of(f"{prefix}.{name}", parameter)
+                    dtype = self.dtype_of(transformer, f"{prefix}.{name}", parameter)
                     module._parameters[name] = nn.Parameter(
                         torch.empty(parameter.shape, dtype=dtype), requires_grad=parameter.requires_grad
                     )
@@ -183,8 +192,9 @@ class ShapeRun:
         text: Tensor,
         clean: Tensor | None = None,
     ) -> Tensor:
-        cast = torch.autocast("cpu", self.compute) if self.autocast else nullcontext()
-        with cast:
+        low = self.compute != torch.float32
+        # As `FinetuneTrainer.losses`.
+        with torch.autocast("cpu", self.compute, enabled=low, cache_enabled=False):
             return predict_velocity(
                 transformer,
                 adapter,
@@ -194,6 +204,7 @@ class ShapeRun:
                 self.cameras if adapter is not None else None,
                 self.spec,
                 text=text,
+                dtype=self.compute,
             )
 
 
