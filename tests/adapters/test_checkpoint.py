@@ -9,6 +9,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from merope.adapters import load_adapter, read_adapter_config, save_adapter
+from merope.adapters.checkpoint import checksum
 from merope.cameras.scenes import random_drive
 from merope.encodings import HeadLayout, MeRoPE, Native
 from merope.errors import CheckpointMismatch
@@ -28,7 +29,7 @@ def saved(path):
 
 
 def rewritten(path, *, tensors=None, config=None, metadata=None):
-    """The file with some tensors, configuration fields or metadata changed; None deletes."""
+    """The file as one made so on purpose: tensors, configuration fields or metadata changed; None deletes."""
     with safe_open(str(path), framework="pt") as file:
         old = dict(file.metadata())
     values = load_file(str(path))
@@ -40,6 +41,8 @@ def rewritten(path, *, tensors=None, config=None, metadata=None):
         for name, value in config.items():
             stored.pop(name, None) if value is None else stored.update({name: value})
         old["config"] = json.dumps(stored)
+    if old.pop("checksum", None):
+        old["checksum"] = checksum(values, old)
     save_file(values, str(path), metadata=old)
 
 
@@ -85,7 +88,8 @@ def test_a_file_carries_its_configuration_and_summary_as_plain_values(path, save
     assert config["blocks"] == [1, 3]
     assert config["compression"] == 2
     assert config["pose_policy"] == "last"
-    assert config["base"] == {"num_layers": 4, "num_attention_heads": 2, "attention_head_dim": 64}
+    assert config["spec"] is None
+    assert config["encoding"]["acts_on"] == "qkvo"
     assert config["encoding"]["name"] == "merope"
     assert config["encoding"]["layout"]["native"] == [8, 4, 4]
 
@@ -177,7 +181,7 @@ def test_a_configuration_that_does_not_fit_its_weights_is_refused(path, saved, c
 @pytest.mark.parametrize(
     ("metadata", "message"),
     [
-        ({"format": "merope-adapter-0"}, r"its format is 'merope-adapter-0', expected 'merope-adapter-1'"),
+        ({"format": "merope-adapter-0"}, r"its format is 'merope-adapter-0', expected 'merope-adapter-2'"),
         ({"format": None}, r"not an adapter file: its format is None"),
         ({"config": None}, r"no readable configuration"),
         ({"config": "{"}, r"no readable configuration"),

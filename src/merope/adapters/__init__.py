@@ -3,8 +3,9 @@
 from merope.adapters.branch import CameraBranch
 from merope.adapters.cache import KeyValueCache
 from merope.adapters.checkpoint import load_adapter, read_adapter_config, save_adapter
+from merope.adapters.schedules import scheduled_blocks
 from merope.adapters.signals import CameraSignals, camera_signals
-from merope.adapters.wan import CameraAdapter, attach, scheduled_blocks
+from merope.adapters.wan import CameraAdapter, attach
 
 __all__ = [
     "CameraAdapter",
