@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from merope.encodings.urope import URoPE
     from merope.encodings.viewrope import ViewRope
     from merope.errors import MeropeError
+    from merope.generation.pipeline import MeropePipeline
     from merope.geometry.poses import Poses
     from merope.operators import CameraOperator
 
@@ -53,6 +54,7 @@ _HOMES = {
     "KannalaBrandt": "merope.cameras",
     "MeRoPE": "merope.encodings.merope",
     "MeropeError": "merope.errors",
+    "MeropePipeline": "merope.generation.pipeline",
     "Native": "merope.encodings.native",
     "NoEncoding": "merope.encodings.native",
     "OpenCV": "merope.cameras",
@@ -87,6 +89,7 @@ __all__ = [
     "KannalaBrandt",
     "MeRoPE",
     "MeropeError",
+    "MeropePipeline",
     "Native",
     "NoEncoding",
     "OpenCV",

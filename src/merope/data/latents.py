@@ -9,6 +9,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
+from diffusers.utils.torch_utils import get_module_execution_device
 from jaxtyping import Float, UInt8
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -100,8 +101,9 @@ class WanLatents:
         self, latents: Float[Tensor, "batch chan time row col"]
     ) -> Float[Tensor, "batch rgb frame height width"]:
         """Undo the normalisation and decode."""
-        latents = latents.to(self.vae.device)
-        raw = latents * self.std.to(latents.device) + self.mean.to(latents.device)
+        latents = latents.to(get_module_execution_device(self.vae))
+        # Divided by the inverse, as diffusers' pipelines do: frames are then theirs to the bit.
+        raw = latents / (1 / self.std).to(latents.device) + self.mean.to(latents.device)
         return self.vae.decode(raw.to(self.vae.dtype), return_dict=False)[0].float().clamp(-1, 1)
 
 

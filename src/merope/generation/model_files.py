@@ -6,26 +6,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, cast
 
-from diffusers import AutoencoderKLWan, WanTransformer3DModel
-from diffusers.configuration_utils import ConfigMixin
+from diffusers import AutoencoderKLWan, DiffusionPipeline, WanTransformer3DModel
 from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
 from merope.adapters import read_adapter_config
-from merope.adapters.spec import VideoSpec
+from merope.adapters.base_identity import base_differences
+from merope.adapters.finding import ADAPTER_FILE, find_adapter
+from merope.adapters.spec import PosePolicy, VideoSpec
 from merope.errors import CheckpointMismatch
 from merope.geometry.poses import Unit
 
-ADAPTER_FILE = "adapter.safetensors"
 ADAPTER_FOLDER = "adapter"
 # Where a run that trains the base as well leaves it, beside its adapter.
 TRANSFORMER_FOLDER = "transformer"
 # What diffusers' from_pretrained takes to find a repository's files.
 HUB_OPTIONS = ("cache_dir", "force_download", "local_files_only", "revision", "token")
 
-
-class _PipelineIndex(ConfigMixin):
-    config_name = "model_index.json"
+# Frames per second of the published models, with and without a timestep per token.
+_WAN_FPS = {True: 24.0, False: 16.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,17 +44,19 @@ class ModelConfigs:
     """The configuration of ``AutoencoderKLWan``."""
     adapter: Mapping[str, Any] | None
     """What `read_adapter_config` gives; None where there is no adapter."""
+    adapter_file: Path | None = None
+    """Where the adapter was found."""
 
     def __post_init__(self) -> None:
         require_one_transformer(self.pipeline)
         if self.adapter is None:
             return
-        for name, wanted in self.adapter["base"].items():
-            if (have := self.transformer.get(name)) != wanted:
-                raise CheckpointMismatch(
-                    f"the adapter was made for a transformer with {name} = {wanted}; this one has {have}. Give the model "
-                    "that it was trained on, or another adapter."
-                )
+        differences = base_differences(self.adapter["base"], self.transformer)
+        if differences:
+            raise CheckpointMismatch(
+                f"the adapter was made for a transformer with {differences[0]}. Give the model that it was trained on, or "
+                "another adapter."
+            )
 
     @classmethod
     def read(
@@ -67,10 +68,10 @@ class ModelConfigs:
         one. ``hub_options`` are those of diffusers' ``from_pretrained`` (revision, cache_dir, local_files_only, ...).
         """
         name = str(name_or_folder)
-        found = find_adapter(name, adapter, **hub_options)
+        found = adapter_file(name, adapter, **hub_options)
         # Any: diffusers' classes are untyped.
         model, autoencoder, index = (
-            cast(Any, kind) for kind in (WanTransformer3DModel, AutoencoderKLWan, _PipelineIndex)
+            cast(Any, kind) for kind in (WanTransformer3DModel, AutoencoderKLWan, DiffusionPipeline)
         )
         trained = trained_transformer(found)
         return cls(
@@ -80,6 +81,7 @@ class ModelConfigs:
             else model.load_config(trained),
             vae=autoencoder.load_config(name, subfolder="vae", **hub_options),
             adapter=None if found is None else read_adapter_config(found),
+            adapter_file=found,
         )
 
     @property
@@ -89,9 +91,19 @@ class ModelConfigs:
         return None if stored is None else VideoSpec.from_dict(stored)
 
     @property
+    def fps(self) -> float:
+        """Frames per second of what is made: the adapter's, or those of the published models."""
+        return _WAN_FPS[self.timestep_per_token] if self.trained is None else self.trained.fps
+
+    @property
     def pose_unit(self) -> Unit:
         """Unit of the cameras that the adapter was trained on; metres where it does not say."""
         return "m" if self.adapter is None else self.adapter["summary"].get("pose_unit", "m")
+
+    @property
+    def pose_policy(self) -> PosePolicy:
+        """Which of a latent frame's poses the adapter takes."""
+        return "last" if self.adapter is None else self.adapter["pose_policy"]
 
     @property
     def timestep_per_token(self) -> bool:
@@ -110,22 +122,23 @@ def require_one_transformer(pipeline: Mapping[str, Any]) -> None:
         )
 
 
-def find_adapter(
+def adapter_file(
     name_or_folder: str | Path, adapter: str | Path | None = None, **hub_options: Any
-) -> str | Path | None:
-    """The adapter that a pipeline is to be loaded with: the one that is named, or the pipeline's own, or None.
+) -> Path | None:
+    """The adapter that a pipeline is loaded with: the named one (`find_adapter`), else its own ``adapter/``, else None.
 
     Raises:
-        FileNotFoundError: if a local folder that is named holds no adapter.
+        FileNotFoundError: if there is none of that name.
     """
     if adapter is not None:
-        folder = Path(adapter)
-        return folder / ADAPTER_FILE if folder.is_dir() else adapter
+        return find_adapter(adapter, token=hub_options.get("token"))
     if Path(name_or_folder).is_dir():
         own = Path(name_or_folder) / ADAPTER_FOLDER / ADAPTER_FILE
         return own if own.exists() else None
+    # Any: the function's overloads depend on an option that is not used here.
+    download: Any = hf_hub_download
     try:
-        return Path(hf_hub_download(str(name_or_folder), f"{ADAPTER_FOLDER}/{ADAPTER_FILE}", **hub_options))
+        return Path(download(str(name_or_folder), f"{ADAPTER_FOLDER}/{ADAPTER_FILE}", **hub_options))
     except LocalEntryNotFoundError:
         warnings.warn(
             f"no adapter of {name_or_folder} is in the cache, and the hub cannot be asked whether there is one: the "
@@ -137,9 +150,10 @@ def find_adapter(
         return None
 
 
-def trained_transformer(adapter: str | Path | None) -> Path | None:
-    """The folder of the transformer that was trained together with a local adapter; None where the base stayed as it was."""
-    if adapter is None:
-        return None
-    beside = Path(adapter).parent / TRANSFORMER_FOLDER
-    return beside if Path(adapter).is_file() and (beside / "config.json").exists() else None
+def trained_transformer(adapter: Path | None) -> Path | None:
+    """The folder of the transformer that was trained together with an adapter; None where the base stayed as it was.
+
+    A pipeline's own ``adapter/`` holds none: its transformer is the pipeline's.
+    """
+    beside = None if adapter is None else adapter.parent / TRANSFORMER_FOLDER
+    return beside if beside is not None and (beside / "config.json").exists() else None

@@ -18,9 +18,6 @@ from merope.generation.model_files import ModelConfigs
 from merope.generation.trajectory import require_steps
 from merope.geometry.poses import Poses, Unit
 
-# Frames per second of the published models, where no adapter says its own: with and without a timestep per token.
-_WAN_FPS = {True: 24.0, False: 16.0}
-
 PrefixFrames = np.ndarray | Image.Image | Sequence[Any]
 """Frames that are given: bytes [n, H, W, 3] or one image for all clips; or one entry per clip, as a list of arrays
 [n, H, W, 3], a list of lists of images, or an array [clip, n, H, W, 3]."""
@@ -58,7 +55,7 @@ def check_request(
     height: int | None = None,
     width: int | None = None,
     num_frames: int | None = None,
-    clips: int = 1,
+    counts: Mapping[str, int] | None = None,
     adapter: str | Path | None = None,
     allow_untrained: bool = False,
 ) -> Request:
@@ -66,8 +63,8 @@ def check_request(
 
     ``model`` is a pipeline's folder or hub name, of which the configuration files alone are read (with ``adapter`` as in
     `ModelConfigs.read`), or what was read. Blanks are filled by what the adapter was trained for, then by the lens
-    (sizes) and the poses (frames). What there is one of serves all clips; ``clips`` is how many the rest of the call has
-    (prompts, seeds).
+    (sizes) and the poses (frames). What there is one of serves all clips; ``counts`` says how many the call has of
+    other things, by their names.
 
     Raises:
         ValueError: if sizes, counts, prefix or lenses do not fit the model or each other.
@@ -86,18 +83,23 @@ def check_request(
         raise ValueError("poses must hold at least one trajectory; got none.")
     lenses = _lenses(lens, trained)
     given = None if prefix is None else given_frames(prefix)
-    counts = {"poses": len(all_poses), "lens": len(lenses), "prefix": 1 if given is None else len(given)}
-    num_clips = max(clips, *counts.values())
-    for name, count in {**counts, "prompts or seeds": clips}.items():
+    there_are = {
+        "poses": len(all_poses),
+        "lens": len(lenses),
+        "prefix": 1 if given is None else len(given),
+        **(counts or {}),
+    }
+    num_clips = max(there_are.values())
+    for name, count in there_are.items():
         if count not in (1, num_clips):
             raise ValueError(
                 f"{name} must be one for all clips or one per clip, {num_clips} here; got {count}."
             )
     spec = _spec(
         configs,
-        height=_first(height, trained and trained.height, lenses[0].height),
-        width=_first(width, trained and trained.width, lenses[0].width),
-        num_frames=_first(num_frames, trained and trained.num_frames, len(all_poses[0])),
+        height=_first(height, None if trained is None else trained.height, lenses[0].height),
+        width=_first(width, None if trained is None else trained.width, lenses[0].width),
+        num_frames=_first(num_frames, None if trained is None else trained.num_frames, len(all_poses[0])),
         prefix_frames=0 if given is None else given.shape[1],
     )
     if given is not None and given.shape[2:4] != (spec.height, spec.width):
@@ -105,8 +107,8 @@ def check_request(
             f"prefix has frames of {given.shape[2]} x {given.shape[3]} (height x width), the video "
             f"{spec.height} x {spec.width}. Resize frames and lens alike (CameraModel.resize)."
         )
-    for one in lenses:
-        spec.require_size(one.height, one.width)
+    for each in lenses:
+        spec.require_size(each.height, each.width)
     for one in all_poses:
         _check_poses(one, spec, configs.pose_unit)
     _warn_beyond(spec, trained)
@@ -192,7 +194,6 @@ def _first(*values: int | None) -> int:
 def _spec(configs: ModelConfigs, **asked: int) -> VideoSpec:
     """What the model makes of sizes and counts."""
     trained = configs.trained
-    fps = _WAN_FPS[configs.timestep_per_token] if trained is None else trained.fps
     made = wan_spec(
         configs.transformer,
         configs.vae,
@@ -200,10 +201,10 @@ def _spec(configs: ModelConfigs, **asked: int) -> VideoSpec:
         width=asked["width"],
         num_frames=asked["num_frames"],
         prefix_frames=asked["prefix_frames"],
-        fps=fps,
+        fps=configs.fps,
         # Plays no part in sampling: the scheduler has its own.
         shift=1.0 if trained is None else trained.shift,
-        pose_policy="last" if configs.adapter is None else configs.adapter["pose_policy"],
+        pose_policy=configs.pose_policy,
     )
     longest = configs.transformer.get("rope_max_seq_len", 1024)
     if max(made.latent_frames, *made.token_grid) > longest:
