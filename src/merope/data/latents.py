@@ -91,7 +91,8 @@ class WanLatents:
             ValueError: as `encode`.
         """
         _require_whole_cells(video, self.temporal_stride, self.spatial_stride)
-        posterior = self.vae.encode(video.to(self.vae.device, self.vae.dtype)).latent_dist
+        there = get_module_execution_device(self.vae)
+        posterior = self.vae.encode(video.to(there, self.vae.dtype)).latent_dist
         mean, logvar = posterior.mean.float(), posterior.logvar.float()
         std = self.std.to(mean.device)
         return (mean - self.mean.to(mean.device)) / std, logvar - 2 * std.log()
