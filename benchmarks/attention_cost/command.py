@@ -7,12 +7,11 @@ from typing import Any
 
 import torch
 import tyro
-from tqdm import tqdm
 
 from merope.errors import MeropeError
 from merope.evaluation.plots import new_figure
 
-from ..measuring.guarded import REFUSED, VOID, device_for, guarded
+from ..measuring.guarded import REFUSED, VOID, device_for, guarded, progress
 from ..measuring.guards import Load, Refused, busy_reasons, require_green, test_command, watch
 from .options import Options
 from .report import banners, target_lines, write_report
@@ -70,13 +69,5 @@ def main(
 def _measured(options: Options, device: str, threads: int) -> dict[str, Any]:
     if options.shape == "large" and not options.quick:
         print(f"large: {', '.join(options.resolved_directions)}; this takes hours on a CPU.")
-    with tqdm(total=num_steps(options, device=device, threads=threads), unit="step") as bar:
-
-        def step(text: str) -> None:
-            # Called before each step: the one before it is done.
-            bar.update(bool(bar.postfix))
-            bar.set_postfix_str(text)
-
-        found = Session(options, step, device=device, threads=threads).run()
-        bar.update(1)
-        return found
+    with progress(num_steps(options, device=device, threads=threads)) as step:
+        return Session(options, step, device=device, threads=threads).run()

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from ..measuring.compiling import compiled_alone
 from .columns import Attend, Column, Implementation, implementation
 from .shapes import Shape
 
@@ -44,11 +45,9 @@ def make_case(
 ) -> Case:
     """The column in this scope and direction. The same seed gives every column the same numbers."""
     made = implementation(column, shape, device=device, dtype=dtype)
-    function: Any = scope_function(scope, made.attend, heads=shape.heads, token_last=made.token_last)
+    function = scope_function(scope, made.attend, heads=shape.heads, token_last=made.token_last)
     if column.compiled:
-        # A code object of its own: what was compiled is kept by code object, and columns would share a list of it.
-        function.__code__ = function.__code__.replace(co_name="_".join([scope, *column.name.split()]))
-        function = torch.compile(function, fullgraph=True, dynamic=False)
+        function = compiled_alone(function, f"{scope} {column.name}")
     train = direction == "forward+backward"
     inputs = [x.to(dtype).to(device) for x in scope_inputs(scope, shape, order=made.order, seed=seed)]
     if made.token_last and scope != "full":

@@ -1,4 +1,7 @@
-"""Whether torch.compile works here, and what it said if not."""
+"""torch.compile: whether it works here, what it said if not, and functions that share nothing of it."""
+
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,3 +27,13 @@ def first_line(error: Exception) -> str:
     """The first line of an error's text that says anything."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0][:300] if lines else type(error).__name__
+
+
+def compiled_alone(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
+    """The function, compiled to one graph for fixed shapes, with a code object of its own.
+
+    What was compiled is kept by code object, and functions of one source would share a list of it.
+    """
+    own: Any = function
+    own.__code__ = own.__code__.replace(co_name="_".join(name.split()))
+    return torch.compile(own, fullgraph=True, dynamic=False)

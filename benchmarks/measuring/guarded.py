@@ -3,13 +3,15 @@
 import os
 import platform
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
+from tqdm import tqdm
 
 from merope.files import require_folder
 
@@ -82,6 +84,20 @@ def _look(look: Callable[[], Load], *, busy_ok: bool, refuse: bool) -> dict[str,
     return {"busy": load.busy, "cores": load.cores, "text": str(load)}
 
 
+@contextmanager
+def progress(total: int) -> Iterator[Callable[[str], None]]:
+    """A bar of ``total`` steps; what is yielded is called with a line before each of them."""
+    with tqdm(total=total, unit="step") as bar:
+
+        def step(text: str) -> None:
+            # The step before this one is done.
+            bar.update(bool(bar.postfix))
+            bar.set_postfix_str(text)
+
+        yield step
+        bar.update(1)
+
+
 def machine(device: str) -> dict[str, Any]:
     """What the numbers were measured on and with."""
     commit, changes = (
@@ -96,6 +112,7 @@ def machine(device: str) -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "triton": _version("triton"),
+        "diffusers": _version("diffusers"),
         "commit": commit,
         "uncommitted": bool(changes),
     }

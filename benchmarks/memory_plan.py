@@ -1,0 +1,220 @@
+"""The memory plan held against real training steps, on this machine's CPU; or the plan's table for the published models.
+
+``python benchmarks/memory_plan.py`` trains small and middle-sized Wans for two steps each, in a process of their own, and prints
+predicted bytes, the bytes of tensors that were alive at once, and by how much the process grew (its resident set, which
+holds the allocator's gaps and the libraries' scratch too). ``--table`` prints what docs/wan.md shows.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+MIB = 2**20
+
+# Layers, heads of 64 or 128 channels, feed-forward, tokens as latent frames x rows x columns of pixels.
+SIZES: dict[str, dict[str, Any]] = {
+    "small": {
+        "layers": 6,
+        "heads": 4,
+        "head_dim": 64,
+        "ffn": 1024,
+        "frames": 17,
+        "height": 128,
+        "width": 192,
+    },
+    "middle": {
+        "layers": 6,
+        "heads": 6,
+        "head_dim": 128,
+        "ffn": 3584,
+        "frames": 25,
+        "height": 224,
+        "width": 384,
+    },
+}
+TRAINS = ("branch", "branch+attention", "all")
+
+
+def transformer_of(size: dict[str, Any]) -> dict[str, Any]:
+    """A Wan2.2 of this size."""
+    from merope.recipes.published import WAN22_TI2V_5B
+
+    return {
+        **WAN22_TI2V_5B["transformer"],
+        "num_layers": size["layers"],
+        "num_attention_heads": size["heads"],
+        "attention_head_dim": size["head_dim"],
+        "ffn_dim": size["ffn"],
+        "text_dim": 256,
+    }
+
+
+def config_of(size: dict[str, Any], case: dict[str, Any]) -> Any:
+    """The driving recipe at this size, one clip at a time on one process."""
+    from merope.adapters.spec import wan_spec
+    from merope.recipes.published import WAN22_TI2V_5B
+    from merope.recipes.wan import RECIPES
+    from merope.training.finetune_config import ParallelConfig
+
+    model = {"transformer": transformer_of(size), "vae": WAN22_TI2V_5B["vae"]}
+    spec = wan_spec(
+        model["transformer"],
+        model["vae"],
+        height=size["height"],
+        width=size["width"],
+        num_frames=size["frames"],
+        prefix_frames=9,
+        fps=12.0,
+        shift=5.0,
+    )
+    return replace(
+        RECIPES[f"nuscenes-{case['encoding']}"](model),
+        spec=spec,
+        compression=2,
+        global_batch=case["clips"],
+        steps=2,
+        trains=case["trains"],
+        gradient_checkpointing=case["checkpointing"],
+        parallel=ParallelConfig(mode="replicate"),
+    )
+
+
+class MadeUpClips:
+    """Clips of noise, as a cache gives them."""
+
+    def __init__(self, spec: Any, text_dim: int, text_tokens: int) -> None:
+        import torch
+
+        from merope.cameras import Pinhole
+        from merope.data.cached_clip import CachedClip
+
+        self.sources, self.clip_ids, self.clusters = ["noise"] * 2, ["0", "1"], ["all"] * 2
+        self.description = SimpleNamespace(
+            height=spec.height,
+            width=spec.width,
+            num_frames=spec.num_frames,
+            latent_shape=spec.latent_shape,
+            text_length=text_tokens,
+        )
+        self.empty_text = torch.zeros(1, text_dim)
+        poses = torch.eye(4, dtype=torch.float64).repeat(spec.num_frames, 1, 1)
+        poses[:, 2, 3] = torch.arange(spec.num_frames)
+        self.clip = CachedClip(
+            clip_id="0",
+            mean=torch.randn(spec.latent_shape),
+            logvar=torch.zeros(spec.latent_shape),
+            text=torch.randn(20, text_dim),
+            T_world_cam=poses,
+            lens=Pinhole.from_fov(fov_x_deg=90.0, height=spec.height, width=spec.width),
+            fps=spec.fps,
+        )
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> Any:
+        return self.clip
+
+
+def measure(size: str, case: dict[str, Any]) -> dict[str, int]:
+    """Train two steps here: most bytes of tensors alive at once, and growth of the process."""
+    import torch
+    from diffusers import WanTransformer3DModel
+
+    from merope.training.finetune import FinetuneTrainer, ahead
+    from merope.training.parallel import joined_processes
+    from merope.training.pretrained import add_cameras
+    from merope.training.shape_run import FollowedBytes
+
+    config = config_of(SIZES[size], case)
+    clips: Any = MadeUpClips(config.spec, 256, case["text"])
+    before = _resident("VmRSS")
+    with (
+        FollowedBytes() as followed,
+        joined_processes() as processes,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        transformer = WanTransformer3DModel(**transformer_of(SIZES[size]))
+        adapter = add_cameras(transformer, config)
+        trainer = FinetuneTrainer(
+            Path(folder), config, transformer=transformer, adapter=adapter, clips=clips, processes=processes
+        )
+        # A base in float32 is read to the last weight before it is cut; training has not begun.
+        torch.set_num_threads(1)
+        followed.peak = followed.now
+        prepared = ahead(trainer._jobs())
+        for _ in range(config.steps):
+            trainer._update(prepared, measure=False)
+        prepared.close()
+    return {"tensors": followed.peak, "process": _resident("VmHWM") - before}
+
+
+def _resident(field: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(f"/proc/self/status has no {field}")
+
+
+def compare(sizes: list[str]) -> None:
+    """Print predicted and measured bytes of every case."""
+    from merope.training.memory import plan_memory
+
+    print(
+        f"{'size':<8}{'encoding':<10}{'trains':<18}{'checkpt':<8}{'clips':<6}{'planned':>10}{'tensors':>10}{'ratio':>8}",
+        end="",
+    )
+    print(f"{'process':>10}  MiB; ratio = planned / tensors")
+    worst = 1.0
+    for size in sizes:
+        cases = [
+            {"encoding": encoding, "trains": trains, "checkpointing": checkpointing, "clips": 1, "text": 64}
+            for encoding, allowed in (("merope", TRAINS), ("ucpe", ("branch",)), ("none", ("all",)))
+            for trains in allowed
+            for checkpointing in (True, False)
+        ]
+        for case in cases:
+            config = config_of(SIZES[size], case)
+            planned = plan_memory(transformer_of(SIZES[size]), config, text_tokens=case["text"]).tensors
+            ran = subprocess.run(
+                [sys.executable, __file__, "--measure", json.dumps({"size": size, "case": case})],
+                capture_output=True,
+                text=True,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                check=False,
+            )
+            if ran.returncode:
+                raise SystemExit(ran.stderr)
+            found = json.loads(ran.stdout.splitlines()[-1])
+            ratio = planned / found["tensors"]
+            worst = max(worst, ratio, 1 / ratio)
+            print(
+                f"{size:<8}{case['encoding']:<10}{case['trains']:<18}{'yes' if case['checkpointing'] else 'no':<8}{case['clips']:<6}"
+                f"{planned / MIB:>10.1f}{found['tensors'] / MIB:>10.1f}{ratio:>8.3f}{found['process'] / MIB:>10.1f}",
+                flush=True,
+            )
+    print(f"worst ratio either way: {worst:.3f}")
+
+
+def main() -> None:
+    """Parse and run."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--sizes", nargs="+", choices=sorted(SIZES), default=["small", "middle"])
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        asked = json.loads(options.measure)
+        print(json.dumps(measure(asked["size"], asked["case"])))
+        return
+    compare(options.sizes)
+
+
+if __name__ == "__main__":
+    main()
