@@ -1,8 +1,8 @@
 """The memory plan held against real training steps, on this machine's CPU; or the plan's table for the published models.
 
-``python benchmarks/memory_plan.py`` trains small and middle-sized Wans for two steps each, in a process of their own, and prints
-predicted bytes, the bytes of tensors that were alive at once, and by how much the process grew (its resident set, which
-holds the allocator's gaps and the libraries' scratch too). ``--table`` prints what docs/wan.md shows.
+``python benchmarks/memory_plan.py`` trains small and middle-sized Wans for two steps each, every one in a process of its own,
+and prints predicted bytes, the bytes of tensors that were alive at once, and by how much the process grew (its resident
+set, which holds the allocator's gaps and the libraries' scratch too). ``--table`` prints what docs/wan.md shows.
 """
 
 import argparse
@@ -195,8 +195,9 @@ def compare(sizes: list[str]) -> None:
             found = json.loads(ran.stdout.splitlines()[-1])
             ratio = planned / found["tensors"]
             worst = max(worst, ratio, 1 / ratio)
+            checkpointing = "yes" if case["checkpointing"] else "no"
             print(
-                f"{size:<8}{case['encoding']:<10}{case['trains']:<18}{'yes' if case['checkpointing'] else 'no':<8}{case['clips']:<6}"
+                f"{size:<8}{case['encoding']:<10}{case['trains']:<18}{checkpointing:<8}{case['clips']:<6}"
                 f"{planned / MIB:>10.1f}{found['tensors'] / MIB:>10.1f}{ratio:>8.3f}{found['process'] / MIB:>10.1f}",
                 flush=True,
             )
