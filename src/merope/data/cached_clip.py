@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, Self, get_args
 
 import torch
@@ -63,7 +63,7 @@ class CachedClip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheDescription:
-    """What made a cache. Caches that differ in anything but ``dtype`` do not mix.
+    """What made a cache. Caches that differ in anything but ``dtype`` and ``windows`` do not mix.
 
     Raises:
         ValueError: if a size is no whole number of latents, or the dtype or the statistics are not as they must be.
@@ -92,6 +92,8 @@ class CacheDescription:
     dtype: LatentDtype = "float16"
     """In which latents are stored. Normalised latents are small numbers: float16 keeps 8 times finer steps of them
     than bfloat16."""
+    windows: dict[str, Any] = field(default_factory=dict)
+    """How windows were cut from clips, for whoever adds to the cache: rate, stride, cropping, as JSON values."""
 
     def __post_init__(self) -> None:
         if self.dtype not in get_args(LatentDtype):
@@ -134,30 +136,30 @@ class CacheDescription:
         if values.get("normalised") is not True:
             raise ValueError("its latents are not normalised; encode the clips again")
         values = {name: value for name, value in values.items() if name != "normalised"}
-        if set(values) != {field.name for field in fields(cls)}:
+        if set(values) != {each.name for each in fields(cls)}:
             raise ValueError(f"its description has the fields {sorted(values)}")
         for name in ("latents_mean", "latents_std"):
             values[name] = tuple(values[name])
         return cls(**values)
 
-    def require_same(self, other: "CacheDescription", *, here: str, there: str) -> None:
-        """Raise unless both were made alike, whatever they are stored in; every difference is named.
+    def require_same(
+        self, other: "CacheDescription", *, here: str, there: str, apart: Sequence[str] = ()
+    ) -> None:
+        """Raise unless both were made alike; every difference is named but in the fields ``apart``.
 
         Raises:
-            CheckpointMismatch: if autoencoder, statistics, text encoder, size or frames differ.
+            CheckpointMismatch: if autoencoder, statistics, text encoder, size, frames or anything else differs.
         """
-        pairs = [
-            (field.name, getattr(self, field.name), getattr(other, field.name)) for field in fields(self)
-        ]
+        pairs = [(each.name, getattr(self, each.name), getattr(other, each.name)) for each in fields(self)]
         different = [
             f"{name} ({_brief(mine)} and {_brief(theirs)})"
             for name, mine, theirs in pairs
-            if mine != theirs and name != "dtype"
+            if mine != theirs and name not in apart
         ]
         if different:
             raise CheckpointMismatch(
                 f"{here} and {there} do not belong together; they differ in {', '.join(different)}. "
-                "Encode both with the same model and size, into folders of their own."
+                "Encode both alike, or use them apart."
             )
 
 

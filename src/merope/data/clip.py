@@ -19,6 +19,13 @@ _RATE_SLACK = 1e-3
 class ClipError(MeropeError):
     """One clip cannot be used; the message begins with its name. The others of its data set can."""
 
+    def __init__(self, source: str, clip_id: str, reason: object) -> None:
+        super().__init__(f"{source}/{clip_id}: {reason}")
+        self.source, self.clip_id, self.reason = source, clip_id, str(reason)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.source, self.clip_id, self.reason)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clip:
@@ -51,16 +58,15 @@ class Clip:
 
     def __post_init__(self) -> None:
         if not self.fps > 0:
-            raise ClipError(f"{self.name}: fps must be > 0; got {self.fps}.")
+            raise self.error(f"fps must be > 0; got {self.fps}.")
         if self.lens.view_shape:
-            raise ClipError(
-                f"{self.name}: its lens has parameters for each of {tuple(self.lens.view_shape)} views; a clip has one lens."
+            raise self.error(
+                f"its lens has parameters for each of {tuple(self.lens.view_shape)} views; a clip has one lens."
             )
 
-    @property
-    def name(self) -> str:
-        """Source and id, for messages."""
-        return f"{self.source}/{self.clip_id}"
+    def error(self, reason: object) -> ClipError:
+        """An error that names this clip."""
+        return ClipError(self.source, self.clip_id, reason)
 
     @property
     def unit(self) -> Unit:
@@ -80,11 +86,11 @@ class Clip:
         try:
             frames = self.decode(wanted)
         except (MeropeError, OSError) as error:
-            raise ClipError(f"{self.name}: {error}") from error
+            raise self.error(error) from error
         found = frames.shape[:3]
         if found != (len(wanted), self.lens.height, self.lens.width):
-            raise ClipError(
-                f"{self.name} has {found[0]} frames of {found[1]} x {found[2]} (height x width) where poses and lens are for "
+            raise self.error(
+                f"it has {found[0]} frames of {found[1]} x {found[2]} (height x width) where poses and lens are for "
                 f"{len(wanted)} of {self.lens.height} x {self.lens.width}."
             )
         return frames
@@ -103,9 +109,9 @@ class Clip:
         try:
             depth = self.decode_depth(wanted)
         except (MeropeError, OSError) as error:
-            raise ClipError(f"{self.name}: {error}") from error
+            raise self.error(error) from error
         if depth.shape != (len(wanted), self.lens.height, self.lens.width):
-            raise ClipError(f"{self.name}: depth of shape {depth.shape} does not fit its frames.")
+            raise self.error(f"depth of shape {depth.shape} does not fit its frames.")
         return depth
 
     def take(self, indices: Sequence[int], *, clip_id: str, fps: float | None = None) -> Self:
@@ -117,7 +123,7 @@ class Clip:
         chosen = list(indices)
         if not chosen or min(chosen) < 0 or max(chosen) >= len(self):
             raise ValueError(
-                f"indices must be among the {len(self)} frames of {self.name}; got {chosen[:8]}."
+                f"indices must be among the {len(self)} frames of {self.clip_id}; got {chosen[:8]}."
             )
         depth = self.decode_depth
         return replace(
@@ -146,8 +152,8 @@ class Clip:
                 f"num_frames, stride and fps must be positive; got {num_frames}, {stride}, {rate}."
             )
         if self.fps < rate * (1 - _RATE_SLACK):
-            raise ClipError(
-                f"{self.name} has {self.fps:g} frames a second and {rate:g} are wanted; frames would have to be repeated."
+            raise self.error(
+                f"it has {self.fps:g} frames a second and {rate:g} are wanted; frames would have to be repeated."
             )
         step = self.fps / rate
         if abs(step - 1) <= _RATE_SLACK:
@@ -155,9 +161,7 @@ class Clip:
         at_rate = [round(number * step) for number in range(int((len(self) - 1) / step + 0.5) + 1)]
         at_rate = [index for index in at_rate if index < len(self)]
         if len(at_rate) < num_frames:
-            raise ClipError(
-                f"{self.name} has {len(at_rate)} frames at {rate:g} a second; a window has {num_frames}."
-            )
+            raise self.error(f"it has {len(at_rate)} frames at {rate:g} a second; a window has {num_frames}.")
         return [
             self.take(
                 at_rate[start : start + num_frames], clip_id=f"{self.clip_id}@{at_rate[start]:05d}", fps=rate

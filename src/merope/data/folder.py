@@ -6,10 +6,11 @@ asked for.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import av
 import numpy as np
@@ -31,15 +32,6 @@ _FORMAT = "merope-clip-1"
 _KNOWN_META = {"format", "fps", "source", "cluster", "provenance"}
 # A clip id is the name of a folder, on any system.
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClipFolder:
-    """The clips that could be read, by name, and why the others could not."""
-
-    clips: list[Clip]
-    broken: dict[str, ClipError]
-    """What is wrong with each clip that was skipped, by its id."""
 
 
 def clip_ids(root: str | Path) -> list[str]:
@@ -76,26 +68,26 @@ def read_clip(folder: str | Path, *, source: str | None = None) -> Clip:
     try:
         return _read(folder, clip_id, source, root)
     except (MeropeError, OSError, ValueError) as error:
-        raise ClipError(f"{source or root}/{clip_id}: {error}") from error
+        raise ClipError(source or root, clip_id, error) from error
 
 
-def read_clips(root: str | Path, *, source: str | None = None, skip_broken: bool = False) -> ClipFolder:
-    """All clips of a folder, in the order of their names.
+def read_clips(
+    folders: Iterable[str | Path], *, source: str | None = None, skip_broken: bool = False
+) -> Iterator[Clip | ClipError]:
+    """The clips in these folders, one after another; ``root / name`` for each of `clip_ids` are all of a root.
+
+    With ``skip_broken`` a clip that cannot be read costs that clip alone: its error stands in its place.
 
     Raises:
-        ClipError: if a clip cannot be read and ``skip_broken`` is not set.
-        FileNotFoundError, MeropeError: as `clip_ids`.
+        ClipError: naming the first clip that cannot be read, without ``skip_broken``.
     """
-    clips: list[Clip] = []
-    broken: dict[str, ClipError] = {}
-    for clip_id in clip_ids(root):
+    for folder in folders:
         try:
-            clips.append(read_clip(Path(root) / clip_id, source=source))
+            yield read_clip(folder, source=source)
         except ClipError as error:
             if not skip_broken:
                 raise
-            broken[clip_id] = error
-    return ClipFolder(clips=clips, broken=broken)
+            yield error
 
 
 def write_clip(
@@ -224,7 +216,7 @@ def _read_depth(path: Path, indices: Sequence[int]) -> Float16[np.ndarray, "_ _ 
     try:
         with np.load(path, allow_pickle=False) as archive:
             return archive["depth"][list(indices)]
-    except (OSError, ValueError, KeyError, IndexError) as error:
+    except (OSError, ValueError, KeyError, IndexError, EOFError, BadZipFile, zlib.error) as error:
         raise MeropeError(f"{path} holds no depth of these frames: {error}") from error
 
 

@@ -37,7 +37,6 @@ __all__ = [
     "LatentCaches",
     "finish_cache",
     "padded_text",
-    "settled_clips",
 ]
 
 SHARD_BYTES = 256 * 2**20
@@ -133,9 +132,13 @@ class LatentCacheWriter:
         self._written.add((clip.source, clip.clip_id))
 
     def skip(self, source: str, clip_id: str, reason: str) -> None:
-        """Note that a clip cannot be encoded; a later run may add it all the same."""
+        """Note that a clip cannot be encoded; it may be added later all the same."""
         row = {"source": source, "clip_id": clip_id, "reason": reason}
         write_text_atomically(self._note(source, clip_id), json.dumps(row) + "\n")
+
+    def retract(self, source: str, clip_id: str) -> None:
+        """Take back what `skip` noted."""
+        self._note(source, clip_id).unlink(missing_ok=True)
 
     def flush(self) -> None:
         """Write the clips that are held as one shard."""
@@ -179,7 +182,7 @@ class LatentCacheWriter:
             }
             write_text_atomically(temporary / _LISTING, json.dumps(listing) + "\n")
         for clip in clips:
-            self._note(clip.source, clip.clip_id).unlink(missing_ok=True)
+            self.retract(clip.source, clip.clip_id)
 
     def _note(self, source: str, clip_id: str) -> Path:
         name = hashlib.sha256(f"{source}/{clip_id}".encode()).hexdigest()[:16]
@@ -188,12 +191,6 @@ class LatentCacheWriter:
     @property
     def _dtype(self) -> torch.dtype:
         return getattr(torch, self.description.dtype)
-
-
-def settled_clips(folder: str | Path) -> set[tuple[str, str]]:
-    """Source and id of every clip that is in a shard of the folder or was skipped: what `finish_cache` would list."""
-    folder = Path(folder)
-    return _written_clips(folder) | {(row["source"], row["clip_id"]) for row in _skipped(folder)}
 
 
 def finish_cache(folder: str | Path) -> "LatentCache":
@@ -383,7 +380,12 @@ class LatentCaches:
         self.caches = [LatentCache(folder) for folder in folders]
         first = self.caches[0]
         for other in self.caches[1:]:
-            first.description.require_same(other.description, here=str(first.folder), there=str(other.folder))
+            first.description.require_same(
+                other.description,
+                here=str(first.folder),
+                there=str(other.folder),
+                apart=("dtype", "windows"),
+            )
         self.description = first.description
         self.sources = [name for cache in self.caches for name in cache.sources]
         self.clip_ids = [name for cache in self.caches for name in cache.clip_ids]
