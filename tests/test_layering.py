@@ -70,7 +70,8 @@ NAMES = [path.relative_to(SOURCE).as_posix() for path in PYTHON_FILES]
 def folder_of(relative: str) -> str:
     """'geometry/poses.py' -> 'geometry'; 'errors.py' -> 'errors'; the package's own __init__ -> ''."""
     head = relative.split("/")[0].removesuffix(".py")
-    return "" if head == "__init__" else head
+    # `python -m merope` is the command line.
+    return {"__init__": "", "__main__": "cli"}.get(head, head)
 
 
 def module_of(relative: str) -> str:

@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from merope.cli import demo, evaluate, pose_options
+from merope.cli import demo, evaluate, generate, overlay, pose_options
 from merope.data.pose_files import FORMATS
 from merope.geometry import poses
 
@@ -18,8 +18,8 @@ def test_every_unit_can_be_chosen():
     assert get_args(pose_options.Unit) == get_args(poses.Unit)
 
 
-@pytest.mark.parametrize("command", [demo.demo, evaluate.evaluate])
+@pytest.mark.parametrize("command", [demo.demo, evaluate.evaluate, generate.generate, overlay.overlay])
 def test_commands_share_the_choices(command):
     parameters = inspect.signature(command).parameters
-    assert parameters["format"].annotation == pose_options.Format
+    assert parameters["format"].annotation in (pose_options.Format, pose_options.Format | None)
     assert parameters["unit"].annotation == pose_options.Unit | None

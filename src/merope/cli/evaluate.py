@@ -1,10 +1,13 @@
-"""``merope evaluate``: score a file of estimated poses against the commanded ones."""
+"""``merope evaluate``: score a file of estimated poses, or the cameras in generated clips, against the command."""
 
 from pathlib import Path
 from typing import Literal
 
 from merope.cli.extras import require
 from merope.cli.pose_options import Format, Unit
+from merope.cli.usage import UsageError
+
+Estimator = Literal["network", "colmap", "poses"]
 
 SCALES: dict[str, Literal["metric", "up_to_scale"] | None] = {
     "auto": None,
@@ -15,9 +18,14 @@ SCALES: dict[str, Literal["metric", "up_to_scale"] | None] = {
 
 def evaluate(
     *,
-    commanded: Path,
-    estimated: Path,
-    format: Format,
+    commanded: Path | None = None,
+    estimated: Path | None = None,
+    format: Format | None = None,
+    generated: Path | None = None,
+    estimator: Estimator = "network",
+    estimates: Path | None = None,
+    weights: Path | None = None,
+    on_failure: Literal["worst", "skip", "error"] = "worst",
     estimated_format: Format | None = None,
     window: int | None = None,
     first_generated: int | None = None,
@@ -38,7 +46,10 @@ def evaluate(
     tolerance: float = 1e-3,
     seed: int = 0,
 ) -> None:
-    """Score a file of estimated poses against the commanded ones, with every metric of the paper's appendix B.2.
+    """Score cameras against their command, with every metric of the paper's appendix B.2.
+
+    Either a file of --estimated poses against a file of --commanded ones, both in --format; or a folder of --generated
+    clips (`merope generate --out`), whose cameras an estimator recovers from the lossless frames.
 
     Poses are compared relative to the first frame. The number of poses may differ where frame numbers or
     times say which belong together. Reversed motion, wrong camera axes and standing cameras are flagged in words.
@@ -47,6 +58,13 @@ def evaluate(
         commanded: File of commanded (true) poses.
         estimated: File of estimated poses.
         format: Format of both files: kitti (12 numbers a row), tum (t x y z qx qy qz qw), npy, npz, merope (JSON).
+        generated: Folder of generated clips, or of a single one, to recover cameras from and score.
+        estimator: How: network (this project's own for street clips, in metres), colmap (any textured clip, up to
+            scale), or poses (files in --estimates that another program recovered).
+        estimates: Folder with CASE/TRAJECTORY.* for every clip, in --format (merope by default), for --estimator poses.
+        weights: File of the network estimator; by default the one that comes with the package.
+        on_failure: Whether a generated clip without a recovered camera counts as the worst possible answer, is left out
+            and counted, or stops the command.
         estimated_format: Format of the estimated file where it differs.
         window: Cut both into consecutive clips of this many frames without overlap, and average over the clips.
             Without it the whole file is one clip, and all its T (T - 1) / 2 pairs count.
@@ -70,6 +88,10 @@ def evaluate(
         tolerance: How far R^T R may be from the identity in either file.
         seed: Seed of the bootstrap intervals.
     """
+    if generated is not None and (commanded is not None or estimated is not None):
+        raise UsageError(
+            "--generated brings its own commands; leave --commanded and --estimated out, or --generated."
+        )
     if out is not None:
         require("matplotlib", purpose="--out")
     from merope.data.pose_files import load_pose_file
@@ -90,11 +112,36 @@ def evaluate(
             **estimate_only,  # type: ignore[arg-type]
         )
 
+    estimate_options = options(
+        estimated_unit or unit, direction=direction, camera_axes=camera_axes, mirror=mirror
+    )
+    if generated is not None:
+        from merope.cli.evaluate_generated import evaluate_generated
+
+        evaluate_generated(
+            generated,
+            estimator=estimator,
+            estimates=estimates,
+            format=estimated_format or format or "merope",
+            options=estimate_options,
+            weights=weights,
+            on_failure=on_failure,
+            method=angle,
+            scale=SCALES[scale],
+            seed=seed,
+            out=out,
+            json=json,
+        )
+        return
+    if commanded is None or estimated is None or format is None:
+        raise UsageError(
+            "name --commanded, --estimated and the --format of both files, or a folder of clips with --generated."
+        )
     command_file = load_pose_file(commanded, format=format, options=options(unit))
     estimate_file = load_pose_file(
         estimated,
         format=estimated_format or format,
-        options=options(estimated_unit or unit, direction=direction, camera_axes=camera_axes, mirror=mirror),
+        options=estimate_options,
     )
     sides = {"commanded": command_file, "estimated": estimate_file}
     matched = match_poses(

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import merope
 from merope.cli.extras import EXTRA_OF
+from merope.cli.usage import UsageError
 from merope.errors import MeropeError, MissingDependency
 
 PACKAGE_FOLDER = Path(merope.__file__).resolve().parent
@@ -54,13 +55,30 @@ COMMANDS: dict[str, Command | Group] = {
     "demo": Command(
         "merope.cli.demo", "demo", "generate a video along a commanded drive, recover its path, score it"
     ),
+    "generate": Command(
+        "merope.cli.generate",
+        "generate",
+        "make videos along trajectories with a pretrained Wan and its adapter",
+    ),
     "evaluate": Command(
-        "merope.cli.evaluate", "evaluate", "score one file of estimated poses against the commanded ones"
+        "merope.cli.evaluate",
+        "evaluate",
+        "score estimated poses, or the cameras in generated clips, against the command",
     ),
     "overlay": Command("merope.cli.overlay", "overlay", "draw a camera's path on a video"),
     "train": Command("merope.cli.train", "train", "train a preset; resumes where an earlier run stopped"),
     "benchmark": Command(
         "merope.cli.benchmark", "benchmark", "measure the shipped models on held-out worlds"
+    ),
+    "adapter": Group(
+        "look at camera adapters",
+        {
+            "info": Command(
+                "merope.cli.adapter",
+                "info",
+                "what an adapter file holds, and whether it has learned anything",
+            ),
+        },
     ),
     "encodings": Command(
         "merope.cli.encodings", "encodings", "list the camera encodings: what they claim, need and cost"
@@ -158,6 +176,8 @@ def overview() -> str:
         "first steps:\n"
         "  merope demo\n"
         "  merope demo --trajectory poses/00.txt --format kitti --start 1000\n"
+        "  merope generate MODEL --adapter FILE --manifest cases.json --out clips\n"
+        "  merope evaluate --generated clips\n"
         "  merope evaluate --commanded true.txt --estimated mine.txt --format kitti\n\n"
         f"A failed command prints one line; {TRACEBACK_VARIABLE}=1 shows where it came from."
     )
@@ -228,6 +248,8 @@ def run_one_of(
     try:
         # Not both --json and --no-json: only the one that changes something.
         outcome = tyro.cli(command.load(), prog=prog, args=rest, config=(tyro.conf.FlagCreatePairsOff,))
+    except UsageError as error:
+        return usage_error(str(error), prog=prog, text=f"`{prog} --help` lists the options.")
     except Exception as error:
         if not is_known(error) or os.environ.get(TRACEBACK_VARIABLE, "0") not in ("", "0"):
             raise

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from merope.cli.pose_options import Format, Unit
+from merope.cli.usage import UsageError
 
 
 def overlay(
@@ -65,13 +66,13 @@ def overlay(
     from merope.errors import MeropeError
 
     if not lossless and out.suffix.lower() != ".mp4":
-        raise ValueError(f"--out must end in .mp4, or be a folder with --lossless; got {out}.")
+        raise UsageError(f"--out must end in .mp4, or be a folder with --lossless; got {out}.")
     if lens is not None and fov is not None:
-        raise ValueError("--lens and --fov both say what the lens is; keep one.")
+        raise UsageError("--lens and --fov both say what the lens is; keep one.")
     if poses is not None and format is None:
-        raise ValueError("--format is missing: kitti, tum, npy, npz or merope. It is never guessed.")
+        raise UsageError("--format is missing: kitti, tum, npy, npz or merope. It is never guessed.")
     if enlarge < 1:
-        raise ValueError(f"--enlarge must be 1 or more; got {enlarge}.")
+        raise UsageError(f"--enlarge must be 1 or more; got {enlarge}.")
     camera: CameraModel | None = None
     path = None
     if (video / RESULT).is_file():

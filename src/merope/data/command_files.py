@@ -16,7 +16,7 @@ Extend = Literal["none", "hold", "constant-velocity"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One pose per frame, metres, and what was done to the file's poses to get there, in sentences."""
+    """One pose per frame, and what was done to the file's poses to get there, in sentences."""
 
     poses: Poses
     notes: tuple[str, ...]
@@ -40,6 +40,7 @@ def read_command(
     extend: Extend = "none",
     trim: bool = False,
     stride: int | None = None,
+    wanted_unit: Unit = "m",
 ) -> Command:
     """The poses of ``num_frames`` frames at ``fps``, from pose ``start`` of the file on.
 
@@ -47,12 +48,13 @@ def read_command(
     pose per frame. Poses between two of the file's are interpolated, none is invented beyond its end unless ``extend``
     says how. ``scale`` is metres per unit of the file. Where the file is too short, ``trim`` gives fewer frames instead:
     the largest 1 + ``stride`` k that it has. ``stride`` (frames per latent frame) also says that both are on offer.
+    ``wanted_unit`` is the unit of the cameras that the model was trained on.
 
     Raises:
         PoseFileError: if the file cannot be read.
         ValueError: if ``scale``, ``fps`` or ``trajectory_fps`` is not positive, or ``extend`` is unknown.
-        TrajectoryError: if the unit is not metres and there is no scale, or the file does not reach from ``start`` over
-            all frames.
+        TrajectoryError: if the unit is not the wanted one and there is no scale, or the file does not reach from
+            ``start`` over all frames.
     """
     if extend not in get_args(Extend):
         raise ValueError(f"extend must be one of {', '.join(get_args(Extend))}; got {extend!r}.")
@@ -63,11 +65,16 @@ def read_command(
     stamps = None if times is None else read_times(times)
     file = load_pose_file(path, format=format, times=stamps, options=ReadOptions(unit=unit))
     poses = file.poses
-    if poses.unit != "m" and scale == 1.0:
+    if poses.unit != wanted_unit and scale == 1.0:
+        words = "metres" if wanted_unit == "m" else f"{wanted_unit} lengths"
+        said = (
+            f"Say --unit {wanted_unit} if its lengths are {words}, or give"
+            if poses.unit == "unknown"
+            else "Give"
+        )
         raise TrajectoryError(
-            f"{path}: its unit is {poses.unit!r}; the model is commanded in metres. "
-            + ("Say --unit m if its lengths are metres, or give" if poses.unit == "unknown" else "Give")
-            + " the metres per unit with --scale."
+            f"{path}: its unit is {poses.unit!r}; the model is commanded in {words}. {said} the {words} per unit with "
+            "--scale."
         )
     if not 0 <= start < len(poses):
         raise TrajectoryError(
@@ -85,10 +92,10 @@ def read_command(
             raise TrajectoryError(_too_short(path, clock, start, num_frames, fps, stride and fitting))
         kept = fitting
     timed = Poses(
-        R_world_cam=poses.R_world_cam, center_world=poses.center_world * scale, times=clock, unit="m"
+        R_world_cam=poses.R_world_cam, center_world=poses.center_world * scale, times=clock, unit=wanted_unit
     )
     sampled = timed.interpolate(wanted[: min(available, kept)].clamp_max(clock[-1]))
-    window = Poses(R_world_cam=sampled.R_world_cam, center_world=sampled.center_world, unit="m")
+    window = Poses(R_world_cam=sampled.R_world_cam, center_world=sampled.center_world, unit=wanted_unit)
     notes = [_reading(poses, start, clock, float(wanted[min(available, kept) - 1]), fps, trajectory_fps)]
     if kept < num_frames:
         dropped = f", so that frame {kept}" if available == kept + 1 else f", so that frames {kept}"

@@ -12,14 +12,16 @@ from typing import Any
 
 from tqdm import tqdm
 
-from merope.adapters.spec import VideoSpec
+from merope.adapters.spec import VideoSpec, wan_spec
 from merope.cameras import CameraModel, Pinhole
 from merope.data.command_files import Command, Extend, read_command
 from merope.data.given_frames import fit_view, read_given_frames
 from merope.data.lens_files import read_lens
 from merope.data.video import Frames
+from merope.errors import MeropeError
 from merope.generation.manifest import Case, Problems
-from merope.geometry.poses import Poses
+from merope.generation.model_files import ModelConfigs
+from merope.geometry.poses import Poses, Unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +64,9 @@ class Clip:
 
     def inputs(self) -> dict[str, Any]:
         """All that the case itself decides about the frames, as JSON values: equal inputs, equal clip."""
-        # Metres relative to the first camera are all that the model sees of a path.
-        seen = self.poses.rebase_to_first().T_world_cam.numpy().tobytes()
+        # What the model sees of a path is relative to the first camera. Rounded, since another machine's last bit is
+        # not another path; and 0 added, since -0 is not another number.
+        seen = (self.poses.rebase_to_first().T_world_cam.round(decimals=6) + 0.0).numpy().tobytes()
         return {
             "prompt": self.prompt,
             "negative_prompt": self.negative_prompt,
@@ -75,6 +78,59 @@ class Clip:
         }
 
 
+def run_spec(
+    configs: ModelConfigs,
+    *,
+    height: int | None = None,
+    width: int | None = None,
+    num_frames: int | None = None,
+    prefix_frames: int | None = None,
+    trim: bool = False,
+) -> tuple[VideoSpec, tuple[str, ...]]:
+    """The videos that a run makes: what is asked for, else what the model's adapter was trained for.
+
+    ``trim`` takes the next lower number of frames that the model can make; the second value says so.
+
+    Raises:
+        MeropeError: if neither says a size or a number of frames.
+        ValueError: if they do not fit the model.
+    """
+    trained = configs.trained
+    asked = {"height": height, "width": width, "num_frames": num_frames, "prefix_frames": prefix_frames}
+    chosen: dict[str, int] = {"prefix_frames": 0}
+    for name, value in asked.items():
+        if value is not None or trained is not None:
+            chosen[name] = getattr(trained, name) if value is None else value
+    if missing := [f"--{name.replace('_', '-')}" for name in asked if name not in chosen]:
+        raise MeropeError(
+            f"the adapter does not say what videos it was trained on; say {', '.join(missing)}, such as --height 704 "
+            "--width 1280 --num-frames 49."
+        )
+    stride = configs.vae.get("scale_factor_temporal", 4)
+    over = (chosen["num_frames"] - 1) % stride
+    notes: tuple[str, ...] = ()
+    if trim and over and chosen["num_frames"] > over:
+        chosen["num_frames"] -= over
+        kept = chosen["num_frames"]
+        notes = (
+            f"trimmed from {kept + over} to {kept} frames, 1 + {stride} k: the poses of frames {kept} to {kept + over - 1} "
+            "are left out",
+        )
+    camera = None
+    if trained is not None and (trained.height, trained.width) == (chosen["height"], chosen["width"]):
+        camera = trained.camera
+    spec = wan_spec(
+        configs.transformer,
+        configs.vae,
+        **chosen,
+        fps=configs.fps,
+        shift=1.0 if trained is None else trained.shift,
+        camera=camera,
+        pose_policy=configs.pose_policy,
+    )
+    return spec, notes
+
+
 def open_cases(
     cases: Sequence[Case],
     spec: VideoSpec,
@@ -84,14 +140,16 @@ def open_cases(
     extend: Extend = "none",
     trim: bool = False,
     crop: bool = False,
-    check: Callable[[Clip], None] | None = None,
+    unit: Unit = "m",
+    check: Callable[[Clip, Frames | None], None] | None = None,
     progress: bool = False,
 ) -> list[Clip]:
     """Every clip of every case, in order, all their files opened once.
 
     ``extend`` and ``trim`` say what to do where a trajectory is shorter than the spec's frames (`read_command`), ``crop``
-    whether given frames of another shape are cut (`fit_view`). ``check`` looks at each clip and raises what is wrong
-    with it. ``source`` names the manifest in the message.
+    whether given frames of another shape are cut (`fit_view`). ``unit`` is that of the cameras that the model was trained
+    on. ``check`` looks at each clip and its given frames and raises what is wrong with it. ``source`` names the manifest
+    in the message.
 
     Raises:
         ManifestError: naming case and field of every mistake.
@@ -123,6 +181,7 @@ def open_cases(
                     extend=extend,
                     trim=trim,
                     stride=spec.temporal_stride,
+                    wanted_unit=unit,
                 )
             if command is None:
                 continue
@@ -133,9 +192,28 @@ def open_cases(
                 # The same lens would fail for every trajectory.
                 break
             with problems.at(f"{place}, trajectory {name!r}"):
-                clip = _clip(case, name, spec, given, lens, command, notes, seed=seed, crop=crop)
+                frames, fitted, fitting = fit_view(
+                    given, lens, height=spec.height, width=spec.width, crop=crop
+                )
+                digest = None if frames is None else hashlib.sha256(frames.tobytes()).hexdigest()
+                projected = () if command.projection_note is None else (command.projection_note,)
+                clip = Clip(
+                    case=case.id,
+                    trajectory=name,
+                    prompt=case.prompt,
+                    negative_prompt=case.negative_prompt,
+                    poses=command.poses,
+                    lens=fitted,
+                    spec=replace(spec, num_frames=len(command.poses)),
+                    seed=case_seed(seed, case.id) if case.seed is None else case.seed,
+                    prefix=case.prefix,
+                    crop=crop,
+                    prefix_lens=lens,
+                    prefix_digest=digest,
+                    notes=(*notes, *fitting, *projected, *command.notes),
+                )
                 if check is not None:
-                    check(clip)
+                    check(clip, frames)
                 clips.append(clip)
     problems.raise_any(source)
     return clips
@@ -170,37 +248,6 @@ def _lens(case: Case, spec: VideoSpec, given: Frames | None, command: Command) -
     raise ValueError(
         "is missing, and neither the pose file nor the model brings one. Name a lens file (--lens), or say the "
         "horizontal field of view in degrees in 'fov' (--fov)."
-    )
-
-
-def _clip(
-    case: Case,
-    name: str,
-    spec: VideoSpec,
-    given: Frames | None,
-    lens: CameraModel,
-    command: Command,
-    notes: tuple[str, ...],
-    *,
-    seed: int,
-    crop: bool,
-) -> Clip:
-    frames, fitted, fitting = fit_view(given, lens, height=spec.height, width=spec.width, crop=crop)
-    projected = () if command.projection_note is None else (command.projection_note,)
-    return Clip(
-        case=case.id,
-        trajectory=name,
-        prompt=case.prompt,
-        negative_prompt=case.negative_prompt,
-        poses=command.poses,
-        lens=fitted,
-        spec=replace(spec, num_frames=len(command.poses)),
-        seed=case_seed(seed, case.id) if case.seed is None else case.seed,
-        prefix=case.prefix,
-        crop=crop,
-        prefix_lens=lens,
-        prefix_digest=None if frames is None else hashlib.sha256(frames.tobytes()).hexdigest(),
-        notes=(*notes, *fitting, *projected, *command.notes),
     )
 
 

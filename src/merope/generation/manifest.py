@@ -209,7 +209,7 @@ def _values(entry: Any, kind: type, folder: Path) -> dict[str, Any]:
 
 def _case(entry: Any, place: str, folder: Path, problems: Problems) -> Case | None:
     values = _values(entry, Case, folder)
-    _require_name("id", values["id"])
+    require_name("id", values["id"])
     if not 0 <= values.get("seed", 0) < 2**63:
         raise ValueError(f"field 'seed' must be 0 or more and below 2^63; got {values['seed']}.")
     if "lens" in values and "fov" in values:
@@ -220,7 +220,7 @@ def _case(entry: Any, place: str, folder: Path, problems: Problems) -> Case | No
     trajectories = {}
     for name, inner in values["trajectories"].items():
         with problems.at(f"{place}, trajectory {name!r}"):
-            _require_name("the name", name)
+            require_name("the name", name)
             chosen = _values(inner, Trajectory, folder)
             if chosen["format"] not in FORMATS:
                 raise ValueError(
@@ -236,7 +236,8 @@ def _case(entry: Any, place: str, folder: Path, problems: Problems) -> Case | No
     return Case(**{**values, "trajectories": trajectories})
 
 
-def _require_name(what: str, name: str) -> None:
+def require_name(what: str, name: str) -> None:
+    """Raise ValueError for what cannot be the name of a folder of clips."""
     if not _NAME.fullmatch(name):
         raise ValueError(
             f"{what} becomes the name of a folder and must be letters, digits and _ . + = - alone, not begin with a dot "

@@ -85,6 +85,7 @@ class MeropePipeline(WanPipeline):
         pretrained_model_name_or_path: str | PathLike[Any],
         *,
         adapter: str | Path | None = None,
+        other_base: bool = False,
         **options: Any,
     ) -> Self:
         """A pipeline in diffusers' layout, by folder or hub name, and its adapter.

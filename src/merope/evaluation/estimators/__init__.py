@@ -1,7 +1,8 @@
 """Pose estimators: frames and a lens in, a trajectory out (`merope.evaluation.PoseEstimator`).
 
-``ColmapEstimator`` recovers any textured clip up to scale, ``NetworkEstimator`` small street clips in metres, and
-``PoseFileEstimator`` hands back what another program recovered. Names are imported when first used.
+``ColmapEstimator`` recovers any textured clip up to scale, ``NetworkEstimator`` small street clips in metres and
+``ResampledNetworkEstimator`` those of another lens; ``PoseFileEstimator`` hands back what another program recovered.
+Names are imported when first used.
 """
 
 import importlib
@@ -11,14 +12,16 @@ if TYPE_CHECKING:
     from merope.evaluation.estimators.colmap import ColmapEstimator
     from merope.evaluation.estimators.files import PoseFileEstimator
     from merope.evaluation.estimators.network import NetworkEstimator
+    from merope.evaluation.estimators.resampled import ResampledNetworkEstimator
 
 _HOMES = {
     "ColmapEstimator": "merope.evaluation.estimators.colmap",
     "NetworkEstimator": "merope.evaluation.estimators.network",
     "PoseFileEstimator": "merope.evaluation.estimators.files",
+    "ResampledNetworkEstimator": "merope.evaluation.estimators.resampled",
 }
 
-__all__ = ["ColmapEstimator", "NetworkEstimator", "PoseFileEstimator"]
+__all__ = ["ColmapEstimator", "NetworkEstimator", "PoseFileEstimator", "ResampledNetworkEstimator"]
 
 
 def __getattr__(name: str) -> object:

@@ -1,0 +1,58 @@
+"""The motion network behind lenses that it was not trained for: frames go through their rays into its own lens."""
+
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import UInt8
+
+from merope.cameras import CameraModel
+from merope.cameras.resampling import resample_frames
+from merope.evaluation.estimators.base import Recovered, RecoveryFailed
+from merope.evaluation.estimators.network import NetworkEstimator
+
+# With less of its picture a network that never saw black borders reads mostly those.
+_MIN_COVERED = 0.5
+
+
+class ResampledNetworkEstimator:
+    """A `NetworkEstimator` for frames of any lens and size, with a note of what was done to them.
+
+    Frames are resampled into the network's own lens (`resample_frames`), black where the other lens does not look.
+    Another frame rate changes nothing but is noted: the network reads the motion between neighbouring frames, and was
+    trained on the steps of its own rate.
+    """
+
+    name = NetworkEstimator.name
+
+    def __init__(self, network: NetworkEstimator) -> None:
+        self.network = network
+        self.camera = CameraModel.from_dict(network.camera)
+
+    def estimate(
+        self, frames: UInt8[np.ndarray, "time height width 3"], camera: CameraModel, *, fps: float
+    ) -> Recovered:
+        """Recover one pose per frame, in metres.
+
+        Raises:
+            ValueError: if the frames are not of the lens's size.
+            RecoveryFailed: if they show less than half of what the network's lens sees, or hold no motion.
+        """
+        own, notes = self.camera, []
+        if camera != own:
+            shape = f"{camera.height} x {camera.width}"
+            frames, covered = resample_frames(frames, camera, own)
+            share = float(covered.mean())
+            if share < _MIN_COVERED:
+                raise RecoveryFailed(
+                    f"these frames show {share:.0%} of what the motion network's lens sees; {_MIN_COVERED:.0%} are needed. "
+                    "For a narrow lens use the colmap estimator."
+                )
+            note = f"frames of {shape} resampled into the network's own lens of {own.height} x {own.width}"
+            notes.append(note if share == 1 else f"{note}, {share:.0%} covered and the rest black")
+        if abs(fps - self.network.fps) > 1e-6:
+            notes.append(
+                f"the network was trained at {self.network.fps:g} frames a second and reads these at {fps:g}: its steps are "
+                f"{self.network.fps / fps:.2g} times as long or as short as it knows them"
+            )
+        found = self.network.estimate(frames, own, fps=self.network.fps)
+        return replace(found, notes=(*found.notes, *notes))
