@@ -26,6 +26,7 @@ from tqdm import tqdm
 from merope.cameras import CameraModel
 from merope.data.cached_clip import CachedClip, CacheDescription, CacheError, CacheWarning, padded_text
 from merope.files import atomic_folder, atomic_path, write_text_atomically
+from merope.geometry.poses import Poses
 
 __all__ = [
     "CacheDescription",
@@ -313,6 +314,18 @@ class LatentCache:
             cluster=entry["cluster"],
         )
 
+    def poses(self, index: int) -> Poses:
+        """The cameras of a clip without its latents.
+
+        Raises:
+            IndexError: if the number is outside the cache.
+            CacheError: if its shard cannot be read.
+        """
+        shard, row = self._places[index]
+        file, rows = self._opened(shard)
+        matrices = file.get_tensor(f"{row}.T_world_cam").clone()
+        return Poses.from_matrices(matrices, unit=rows[row]["unit"])
+
     def __getstate__(self) -> dict[str, Any]:
         # Data workers open shards of their own.
         return {**self.__dict__, "_open": OrderedDict()}
@@ -402,9 +415,19 @@ class LatentCaches:
 
     def __getitem__(self, index: int) -> CachedClip:
         """Clip by number, as `LatentCache`."""
+        cache, place = self._place(index)
+        return cache[place]
+
+    def poses(self, index: int) -> Poses:
+        """As `LatentCache.poses`."""
+        cache, place = self._place(index)
+        return cache.poses(place)
+
+    def _place(self, index: int) -> tuple[LatentCache, int]:
+        """The cache that holds a clip, and its number there."""
         place = range(len(self))[index]
         cache = bisect.bisect_right(self._ends, place)
-        return self.caches[cache][place - (self._ends[cache - 1] if cache else 0)]
+        return self.caches[cache], place - (self._ends[cache - 1] if cache else 0)
 
     @property
     def empty_text(self) -> Float[Tensor, "words dim"]:

@@ -27,6 +27,7 @@ def export_adapter(
     adapter: CameraAdapter,
     values: dict[str, Tensor],
     *,
+    base: dict[str, Any],
     spec: VideoSpec,
     summary: dict[str, Any],
     processes: Processes,
@@ -34,7 +35,7 @@ def export_adapter(
     """Write an adapter's file from the parts that the processes hold.
 
     ``values`` are the weights to save by their names in the transformer (averages, say); what is not in it is taken as the
-    transformer has it. Every process must call this; the first one writes.
+    transformer has it. ``base`` is the `base_identity` of the transformer. Every process must call this; the first writes.
     """
     tensors = {}
     for name, own in adapter_tensors(adapter).items():
@@ -43,7 +44,7 @@ def export_adapter(
         if processes.is_first:
             tensors[name] = value.cpu()
     if processes.is_first:
-        save_adapter(path, adapter, spec=spec, summary=summary, tensors=tensors)
+        save_adapter(path, adapter, spec=spec, summary=summary, tensors=tensors, base=base)
     processes.wait()
 
 
@@ -100,6 +101,18 @@ def export_base(
         os.replace(temporary, folder)
         shutil.rmtree(old, ignore_errors=True)
     processes.wait()
+
+
+def small_weights(transformer: Any, values: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Whole vectors and tables of a base, as `export_base` writes them; a base is known by these.
+
+    Every process must call this.
+    """
+    return {
+        name: whole(values.get(name, value).detach())
+        for name, value in transformer.state_dict().items()
+        if ".camera_branch." not in name and (value.ndim == 1 or name.endswith("scale_shift_table"))
+    }
 
 
 def _files(sizes: dict[str, int], limit: int) -> Iterator[list[str]]:

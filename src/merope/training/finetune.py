@@ -3,6 +3,7 @@
 import hashlib
 import json
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from merope.adapters.base_identity import base_identity
 from merope.adapters.flow import add_noise, predict_velocity, velocity_loss
 from merope.adapters.signals import CameraSignals
 from merope.adapters.wan import CameraAdapter
@@ -22,7 +24,7 @@ from merope.files import write_text_atomically
 from merope.training.checkpoints import Checkpoints, set_optimizer_steps, training_state
 from merope.training.clip_batches import ClipBatches, Clips, MicroBatch
 from merope.training.config import completed, differences
-from merope.training.export import export_adapter, export_base
+from merope.training.export import export_adapter, export_base, small_weights
 from merope.training.finetune_config import FinetuneConfig
 from merope.training.log_sinks import LogSinks
 from merope.training.optimizers import AveragedWeights, learning_rate, make_optimizers
@@ -84,7 +86,9 @@ class FinetuneTrainer:
         self.batches = ClipBatches(clips, config)
         self.transformer, self.adapter = transformer, adapter
         self.compute = torch.bfloat16 if config.compute_dtype == "bfloat16" else torch.float32
+        # Both before sharding, which changes classes and leaves parts of weights.
         self._base_config = json.loads(transformer.to_json_string())
+        self._base = base_identity(transformer)
         self._data = _described(clips)
         choose_trainable(transformer, adapter, config.trains)
         if self.compute != torch.float32:
@@ -126,7 +130,9 @@ class FinetuneTrainer:
         entry = self._resume()
         bar = tqdm(total=config.steps, initial=self.step, unit="step", disable=not (progress and first))
         try:
-            with self._stop.listening(), bar:
+            with self._stop.listening(), bar, warnings.catch_warnings():
+                # Nothing of Wan's works in place on what a linear layer returns.
+                warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view")
                 entry = self._train(entry, bar)
         finally:
             if self._sinks is not None:
@@ -343,7 +349,7 @@ class FinetuneTrainer:
                 "seconds": self.seconds,
                 "config": self.config.to_dict(),
                 "data": self._data,
-                "base": _shape_of(self._base_config),
+                "base": self._base,
                 "since_log": self._since_log,
             },
         )
@@ -362,14 +368,7 @@ class FinetuneTrainer:
             "pose_unit": config.pose_unit,
             "seconds": round(self.seconds, 1),
         }
-        export_adapter(
-            model / "adapter.safetensors",
-            self.adapter,
-            values,
-            spec=config.spec,
-            summary=summary,
-            processes=self.processes,
-        )
+        base = self._base
         if config.trains != "branch":
             export_base(
                 model / "transformer",
@@ -379,6 +378,16 @@ class FinetuneTrainer:
                 dtype=self.compute,
                 processes=self.processes,
             )
+            base = base_identity(self.transformer, small_weights(self.transformer, values))
+        export_adapter(
+            model / "adapter.safetensors",
+            self.adapter,
+            values,
+            base=base,
+            spec=config.spec,
+            summary=summary,
+            processes=self.processes,
+        )
 
     def _resume(self) -> dict[str, float]:
         """Load the newest checkpoint if there is one; the last log entry up to it."""
@@ -409,7 +418,7 @@ class FinetuneTrainer:
                 {name: value for name, value in config.items() if name not in free},
             ),
             differences(saved["data"], self._data, "data."),
-            differences(saved["base"], _shape_of(self._base_config), "base."),
+            differences(saved["base"], self._base, "base."),
         ]
         different = "; ".join(part for part in found if part)
         if different:
@@ -443,8 +452,3 @@ def _described(clips: Clips) -> dict[str, Any]:
     names = zip(clips.sources, clips.clip_ids, clips.clusters, strict=True)
     digest = hashlib.sha256("\n".join("/".join(name) for name in names).encode()).hexdigest()
     return {"clips": len(clips), "digest": digest[:16]}
-
-
-def _shape_of(config: dict[str, Any]) -> dict[str, Any]:
-    """A base's configuration without diffusers' own notes (class, version, where it came from)."""
-    return {name: value for name, value in config.items() if not name.startswith("_")}

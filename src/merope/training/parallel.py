@@ -2,8 +2,8 @@
 
 Every process is a data-parallel one. Weights are cut by FSDP2 parameter by parameter, so that frozen and trained
 ones, float32 and bfloat16, may stand side by side in a block. Precision does not depend on any of this
-(`set_precision`): what trains is kept in float32, matrix products run under autocast, and all that sharding casts
-is what the products of a block would cast anyway.
+(`set_precision`): what trains is kept in float32, matrix products run under autocast, and sharding casts what the
+products of a block would cast anyway, and the gains between them.
 """
 
 import os
@@ -110,9 +110,9 @@ def distribute(
 ) -> None:
     """Give every process its part of the weights, on its device and in their precision, block after block.
 
-    Beside the parts a process holds one whole block at a time. The linear layers of a block travel in ``compute``, which
-    is what autocast would make of them on arrival; norms, modulation tables and the camera's modules travel as they
-    are kept. Sharded modules are of other classes: whoever needs the base's own class name asks before.
+    Beside the parts a process holds one whole block at a time. The weights of a block's attentions and feed-forward
+    travel in ``compute``, in which they are used; norms, modulation tables and the camera's modules travel as they are
+    kept. Sharded modules are of other classes: whoever needs the base's own class name asks before.
 
     Raises:
         ValueError: if the processes are no whole number of sharding groups.
@@ -127,7 +127,7 @@ def distribute(
         transformer.to(processes.device)
         return
     mesh = _mesh(parallel, processes, shards)
-    # The cameras ride in a block's arguments and must not be cast.
+    # The cameras ride in a block's arguments and must never be cast.
     rounded = MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=torch.float32, cast_forward_inputs=False)
     exact = MixedPrecisionPolicy(reduce_dtype=torch.float32, cast_forward_inputs=False)
     for block in blocks:
@@ -148,9 +148,14 @@ def _mesh(parallel: ParallelConfig, processes: Processes, shards: int) -> Device
 
 
 def _products(block: Any) -> list[nn.Module]:
-    """The base's linear layers of a block."""
+    """The modules of a block's attentions and feed-forward that have weights of their own."""
     parts = (block.attn1, block.attn2, block.ffn)
-    return [layer for part in parts for layer in part.modules() if isinstance(layer, nn.Linear)]
+    return [
+        module
+        for part in parts
+        for module in part.modules()
+        if any(True for _ in module.parameters(recurse=False))
+    ]
 
 
 def expect_backward(transformer: nn.Module, *, last: bool) -> None:

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from merope.adapters import attach, load_adapter, read_adapter_config
 from merope.adapters.calls import replace_call
-from merope.adapters.wan import CameraAdapter, scheduled_blocks
+from merope.adapters.schedules import scheduled_blocks
+from merope.adapters.wan import CameraAdapter
 from merope.encodings.registry import encoding_from_config, input_map_from_config
 from merope.errors import CheckpointMismatch, MeropeError
 from merope.training.config import differences
