@@ -104,6 +104,11 @@ COMMANDS: dict[str, Command | Group] = {
                 "attention_mass",
                 "where attention goes as the baseline grows (Figure 1)",
             ),
+            "residuals": Command(
+                "merope.cli.diagnose.residuals",
+                "residuals",
+                "how much each block's camera branch adds while sampling (Figure 7)",
+            ),
         },
     ),
     "data": Group(
