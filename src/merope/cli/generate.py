@@ -136,7 +136,8 @@ def generate(
     missing = [flag for flag in list(single)[:3] if single[flag] is None]
     if manifest is None and missing:
         raise UsageError(
-            f"{', '.join(missing)} missing: name a --manifest, or all of --trajectory, --format and --prompt."
+            f"what to generate? {', '.join(missing)} is missing. Name a --manifest of cases, or all of --trajectory, --format "
+            "and --prompt for one clip."
         )
     from merope.generation.processes import Processes, StoppedElsewhere
     from merope.generation.runs import make_clips
@@ -176,7 +177,15 @@ def generate(
             plan.tell()
         if dry_run or not plan.work:
             return 0
-        pipeline, about = _load(model, adapter, precision, place, offload=offload, tiling=tiling)
+        pipeline, about = _load(
+            model,
+            adapter,
+            precision,
+            place,
+            offload=offload,
+            tiling=tiling,
+            progress=processes.is_first,
+        )
         pipeline.set_progress_bar_config(
             disable=not processes.is_first, desc="denoising", unit="step", leave=False, position=1
         )
@@ -355,13 +364,23 @@ def _precision(dtype: Dtype, place: str) -> str:
 
 
 def _load(
-    model: str, adapter: str | None, precision: str, place: str, *, offload: Offload, tiling: bool
+    model: str,
+    adapter: str | None,
+    precision: str,
+    place: str,
+    *,
+    offload: Offload,
+    tiling: bool,
+    progress: bool,
 ) -> tuple[Any, dict[str, Any]]:
     """The pipeline on its device, and what every clip's result says of it."""
     import torch
+    from diffusers.utils.logging import disable_progress_bar
 
     from merope.generation.pipeline import MeropePipeline
 
+    if not progress:
+        disable_progress_bar()
     kind = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[precision]
     pipeline: Any = MeropePipeline.from_pretrained(model, adapter=adapter, dtype=kind)
     if tiling:

@@ -33,7 +33,7 @@ class GeneratedScores:
     partial: dict[str, str]
     """How many frames were registered and what fills the others, by clip id. These clips are scored."""
     notes: tuple[str, ...]
-    """What the estimator says of all of its clips."""
+    """What the estimator says of every clip; what it says of some stands in the result's settings."""
 
 
 def score_generated(
@@ -84,7 +84,10 @@ def score_generated(
         values = [clip.result.get("settings", {}).get(key) for clip in clips]
         if values and all(value == values[0] for value in values):
             shared[key] = values[0]
-    notes = sorted({note for found in recovered.values() for note in found.notes})
+    # What is said of every clip; what differs from clip to clip stands beside each one.
+    sets = [set(found.notes) for found in recovered.values()]
+    notes = sorted(set.intersection(*sets)) if sets else []
+    own = {clip: [note for note in found.notes if note not in notes] for clip, found in recovered.items()}
     result = evaluate_clips(
         pairs,
         label=label,
@@ -95,6 +98,7 @@ def score_generated(
         settings={
             "estimator": name,
             "estimator_notes": notes,
+            "estimator_notes_by_clip": {clip: rest for clip, rest in own.items() if rest},
             "frames": "lossless PNG",
             "fps": sorted({clip.fps for clip in clips}),
             "generated_with": shared,

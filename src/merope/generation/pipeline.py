@@ -419,7 +419,8 @@ class MeropePipeline(WanPipeline):
         """Latents of the given frames; without any, no frames of them."""
         if request.prefix is None:
             return noise[:, :, :0]
-        frames = torch.from_numpy(np.ascontiguousarray(request.prefix))
+        # A copy: the same frames for all clips are one read-only view.
+        frames = torch.from_numpy(np.array(request.prefix))
         return WanLatents(self.vae).encode(video_from_frames(frames)).to(noise.device)
 
     def _signals(self, request: Request) -> CameraSignals | None:

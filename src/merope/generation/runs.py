@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 import merope
 from merope.data.generated import read_result, write_generated
+from merope.data.video import Frames
 from merope.errors import MeropeError
 from merope.generation.cases import Clip
 
@@ -144,24 +145,38 @@ def make_clips(
     """Make every batch and write its clips; the ids of those that were made, and those that failed.
 
     ``pipeline`` is a `MeropePipeline`. A clip that fails does not stop the others; a batch that fails is tried again clip
-    by clip, so that only those fail that have to. Folders appear whole: a run that is interrupted leaves
+    by clip, so that only those fail that have to, such as those that a smaller memory holds one at a time. Folders appear whole: a run that is interrupted leaves
     finished clips alone. ``about`` is stored in every ``result.json`` (names of model and adapter, scheduler, device).
     """
     made: list[str] = []
     failures: list[Failure] = []
 
     def attempt(batch: Sequence[Clip]) -> None:
+        began = time.monotonic()
         try:
-            _make(pipeline, batch, out, sampling, about, allow_untrained)
+            output = _call(pipeline, batch, sampling, allow_untrained)
         except Exception as error:
             if len(batch) > 1:
                 for clip in batch:
                     attempt([clip])
                 return
             failures.append(_failure(batch[0], error))
-        else:
-            made.extend(clip.clip_id for clip in batch)
-        bar.update(len(batch))
+            bar.update()
+            return
+        timing = {
+            "seconds_per_clip": round((time.monotonic() - began) / len(batch), 3),
+            "clips_at_once": len(batch),
+        }
+        jumps = output.prefix_color_jump or [None] * len(batch)
+        for clip, frames, jump in zip(batch, output.frames, jumps, strict=True):
+            told = {"prefix_color_jump": jump, "noise_levels": output.sigmas, "timing": timing, **about}
+            try:
+                _write(out, clip, frames, sampling, told)
+            except Exception as error:
+                failures.append(_failure(clip, error))
+            else:
+                made.append(clip.clip_id)
+            bar.update()
 
     total = sum(len(batch) for batch in work)
     with tqdm(total=total, desc="generating", unit="clip", disable=not progress) as bar:
@@ -179,19 +194,14 @@ def _failure(clip: Clip, error: Exception) -> Failure:
     return Failure(clip_id=clip.clip_id, message=message, trace="".join(traceback.format_exception(error)))
 
 
-def _make(
-    pipeline: Callable[..., Any],
-    clips: Sequence[Clip],
-    out: Path,
-    sampling: Sampling,
-    about: dict[str, Any],
-    allow_untrained: bool,
-) -> None:
+def _call(
+    pipeline: Callable[..., Any], clips: Sequence[Clip], sampling: Sampling, allow_untrained: bool
+) -> Any:
+    """The pipeline's output for clips that agree in size, frames and what is given."""
     spec = clips[0].spec
     given = [clip.given_frames() for clip in clips]
     negative = [clip.negative_prompt for clip in clips]
-    began = time.monotonic()
-    output = pipeline(
+    return pipeline(
         [clip.prompt for clip in clips],
         negative_prompt=None if None in negative else negative,
         poses=[clip.poses for clip in clips],
@@ -207,31 +217,28 @@ def _make(
         output_type="uint8",
         allow_untrained=allow_untrained,
     )
-    seconds = (time.monotonic() - began) / len(clips)
-    jumps = output.prefix_color_jump or [None] * len(clips)
-    for clip, frames, jump in zip(clips, output.frames, jumps, strict=True):
-        write_generated(
-            out / clip.clip_id,
-            frames,
-            commanded=clip.poses,
-            lens=clip.lens,
-            fps=spec.fps,
-            prefix_frames=spec.prefix_frames,
-            result={
-                "case": clip.case,
-                "trajectory": clip.trajectory,
-                "prompt": clip.prompt,
-                "negative_prompt": clip.negative_prompt,
-                "seed": clip.seed,
-                "prefix_color_jump": jump,
-                "notes": list(clip.notes),
-                "noise_levels": output.sigmas,
-                "timing": {"seconds_per_clip": round(seconds, 3), "clips_at_once": len(clips)},
-                **about,
-                "versions": versions(),
-                "settings": sampling.settings(clip),
-            },
-        )
+
+
+def _write(out: Path, clip: Clip, frames: Frames, sampling: Sampling, told: dict[str, Any]) -> None:
+    write_generated(
+        out / clip.clip_id,
+        frames,
+        commanded=clip.poses,
+        lens=clip.lens,
+        fps=clip.spec.fps,
+        prefix_frames=clip.spec.prefix_frames,
+        result={
+            "case": clip.case,
+            "trajectory": clip.trajectory,
+            "prompt": clip.prompt,
+            "negative_prompt": clip.negative_prompt,
+            "seed": clip.seed,
+            "notes": list(clip.notes),
+            **told,
+            "versions": versions(),
+            "settings": sampling.settings(clip),
+        },
+    )
 
 
 def versions() -> dict[str, str]:
