@@ -1,6 +1,7 @@
 """Adapter files: strict in both directions, whole or absent, and never half loaded."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,11 @@ from safetensors.torch import load_file, save_file
 
 from merope.adapters import load_adapter, read_adapter_config, save_adapter
 from merope.adapters.checkpoint import checksum
+from merope.adapters.spec import VideoSpec
 from merope.cameras.scenes import random_drive
 from merope.encodings import HeadLayout, MeRoPE, Native
 from merope.errors import CheckpointMismatch
+from tests.support.tiny_run import tiny_spec
 from tests.support.wan import awake, inputs, run, tiny_wan, with_branches
 
 
@@ -238,3 +241,109 @@ def test_saving_makes_the_folder_and_replaces_the_file(tmp_path, saved):
     save_adapter(path, saved, summary={"steps": 8})
     assert read_adapter_config(path)["summary"] == {"steps": 8}
     assert sorted(path.parent.iterdir()) == [path]
+
+
+def test_five_examples_of_each_kind_of_wrong_key(path, saved):
+    values = load_file(str(path))
+    missing = [name for name in values if name.startswith("1.")][:7]
+    reshaped = [name for name in values if name.startswith("3.")][:7]
+    rewritten(
+        path,
+        tensors={
+            **dict.fromkeys(missing),
+            **{name: values[name][:-1].contiguous() for name in reshaped},
+            **{f"extra.{number}": torch.zeros(1) for number in range(6)},
+        },
+    )
+    with pytest.raises(CheckpointMismatch) as caught:
+        load_adapter(path, tiny_wan())
+    parts = str(caught.value).split("; tensors ")[1].split("; ")
+    assert [part.split(":")[0] for part in parts] == ["missing", "unexpected", "of another shape"]
+    assert [part.count(word) for part, word in zip(parts, ("1.to", "extra.", " for "), strict=True)] == [
+        5,
+        5,
+        5,
+    ]
+    assert [part.rstrip(".").split(" and ")[-1] for part in parts] == ["2 more", "1 more", "2 more"]
+
+
+@pytest.mark.parametrize("place", [0.02, 0.1, 0.2, 0.5, 0.8, 0.999])
+def test_one_corrupt_byte_is_noticed_wherever_it_is(path, saved, place):
+    content = bytearray(path.read_bytes())
+    content[int(place * len(content))] ^= 0x01
+    path.write_bytes(content)
+    model = tiny_wan()
+    with pytest.raises(CheckpointMismatch):
+        load_adapter(path, model)
+    assert_untouched(model)
+
+
+def test_every_letter_of_the_configuration_is_guarded(path, saved):
+    content = path.read_bytes()
+    start = content.index(b"compression")
+    for changed in range(start, start + 120, 7):
+        damaged = bytearray(content)
+        damaged[changed] ^= 0x01
+        path.write_bytes(damaged)
+        with pytest.raises(CheckpointMismatch):
+            load_adapter(path, tiny_wan())
+
+
+class Calls:
+    """Unpickling it makes a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
+def test_a_pickle_in_disguise_is_refused_and_not_run(path, tmp_path):
+    made = tmp_path / "made"
+    torch.save({"1.to_q.weight": Calls(made)}, path)
+    model = tiny_wan()
+    with pytest.raises(CheckpointMismatch, match="damaged or no safetensors file"):
+        load_adapter(path, model)
+    assert not made.exists()
+    assert_untouched(model)
+
+
+def test_a_folder_stands_for_the_adapter_in_it(tmp_path, saved):
+    for name, place in (("run", "adapter.safetensors"), ("pipeline", "adapter/adapter.safetensors")):
+        save_adapter(tmp_path / name / place, saved)
+        assert read_adapter_config(tmp_path / name)["blocks"] == [1, 3]
+        assert torch.equal(run(load_adapter(tmp_path / name, tiny_wan())), run(saved))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match=r"no adapter file in .*; looked for adapter.safetensors and"):
+        load_adapter(tmp_path / "empty", tiny_wan())
+
+
+def test_an_expected_pose_of_a_latent_frame_is_compared(path, saved):
+    with pytest.raises(CheckpointMismatch, match=r"pose_policy 'last' .*not 'mean'"):
+        load_adapter(path, tiny_wan(), pose_policy="mean")
+    assert load_adapter(path, tiny_wan(), pose_policy="last").pose_policy == "last"
+
+
+def test_a_file_keeps_the_spec_that_it_was_trained_for(path, saved):
+    spec = tiny_spec()
+    save_adapter(path, saved, spec=spec)
+    assert VideoSpec.from_dict(read_adapter_config(path)["spec"]) == spec
+    with pytest.raises(ValueError, match=r"spec takes the 'mean' pose of a latent frame, the adapter 'last'"):
+        save_adapter(path, saved, spec=replace(spec, pose_policy="mean"))
+
+
+def test_weights_are_not_loaded_into_a_model_without_memory(path, saved):
+    with torch.device("meta"):
+        model = tiny_wan()
+    with pytest.raises(ValueError, match="no memory"):
+        load_adapter(path, model)
+    assert not any("camera_branch" in name for name in model.state_dict())
+
+
+def test_a_model_without_memory_has_nothing_to_save(path):
+    with torch.device("meta"):
+        adapter = with_branches(tiny_wan())
+    with pytest.raises(ValueError, match=r"weight 1\.to_q\.weight is a Tensor on meta"):
+        save_adapter(path, adapter)
+    assert not path.exists()

@@ -73,10 +73,12 @@ class CameraAttnProcessor(WanAttnProcessor):
         query = attn.norm_q(_project(attn, "to_q", 0, for_query)).unflatten(2, (attn.heads, -1))
         key = attn.norm_k(_project(attn, "to_k", 1, for_key)).unflatten(2, (attn.heads, -1))
         value = _project(attn, "to_v", 2, for_value).unflatten(2, (attn.heads, -1))  # [B, N, H, d]
-        record = self.recorder()
+        record, part = self.recorder(), signals.part
         if isinstance(self.injection, Carving):
             if signals.operator is None:
                 raise ValueError("the cameras hold no operator; make them with CameraAdapter.signals.")
+            if part is not None:
+                key, value = part.gather_keys_and_values(key, value, axis=1)
             turned = [x.transpose(1, 2) for x in (query, key, value)]
             if record is not None:
                 record(turned[0], turned[1], signals.operator)
@@ -84,6 +86,8 @@ class CameraAttnProcessor(WanAttnProcessor):
         else:
             query, key = (_rotate(x, *rotary_emb) for x in (query, key))
             query, key = self.injection("turned", query, key, signals.features)
+            if part is not None:
+                key, value = part.gather_keys_and_values(key, value, axis=1)
             if record is not None:
                 record(query.transpose(1, 2), key.transpose(1, 2), None)
             out = dispatch_attention_fn(

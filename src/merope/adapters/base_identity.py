@@ -49,7 +49,7 @@ def base_identity(transformer: nn.Module, weights: Mapping[str, Tensor] | None =
         json.dumps(
             {
                 "class": (kinds or [type(transformer)])[0].__name__,
-                "name": _readable(getattr(config, "_name_or_path", None)),
+                "name": _readable(str(getattr(config, "_name_or_path", None) or "")),
                 **fields,
                 "fingerprint": weights_fingerprint(transformer.state_dict() if weights is None else weights),
             }
@@ -95,7 +95,7 @@ def _plain_name(name: str) -> str:
     return name.replace(".base_layer.", ".")
 
 
-def _readable(said: str | None) -> str | None:
+def _readable(said: str) -> str | None:
     """A hub name, also of a file in the hub's cache; of a folder its own name, for paths are their owner's affair."""
     if not said:
         return None

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from merope.adapters.clip_part import ClipPart
 from merope.adapters.signals import CameraSignals
 from merope.attention import camera_attention, reads_token_last
 from merope.encodings.base import CameraEncoding, DepthEncoding
@@ -96,9 +97,11 @@ class CameraBranch(nn.Module):
                 raise ValueError("this branch reads an input map; the cameras were made without one.")
             hidden = hidden + self.from_map(signals.input_map).to(hidden.dtype)
         # Queries, keys and values are gone before the output projection, where nothing wants their gradients.
-        return self.to_out(self._attend(hidden, operator, record))
+        return self.to_out(self._attend(hidden, operator, signals.part, record))
 
-    def _attend(self, hidden: Tensor, operator: CameraOperator, record: Recorder | None) -> Tensor:
+    def _attend(
+        self, hidden: Tensor, operator: CameraOperator, part: ClipPart | None, record: Recorder | None
+    ) -> Tensor:
         """All heads' outputs side by side, [B, N, width]."""
         token_last = reads_token_last(operator, hidden)
         query, key, value = (
@@ -108,6 +111,8 @@ class CameraBranch(nn.Module):
             .transpose(1, 2)
             for project in (self.to_q, self.to_k, self.to_v)
         )  # [B, H, N, d]
+        if part is not None:
+            key, value = part.gather_keys_and_values(key, value, axis=2)
         if record is not None:
             record(query, key, operator)
         out = camera_attention(query, key, value, operator)
@@ -128,7 +133,8 @@ class CameraBranch(nn.Module):
         with torch.autocast(hidden.device.type, enabled=False):
             depth = self.to_depth(hidden.to(self.to_depth.weight.dtype))
             depth = depth.to(torch.promote_types(depth.dtype, torch.float32))
-            return cast(DepthEncoding, self.encoding).operator_at(signals.relations, depth, depth)
+            of_keys = depth if signals.part is None else signals.part.gather(depth, axis=1)
+            return cast(DepthEncoding, self.encoding).operator_at(signals.relations, depth, of_keys)
 
     @property
     def is_zero(self) -> bool:

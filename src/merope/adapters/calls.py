@@ -34,6 +34,11 @@ def has_replaced_call(module: nn.Module, name: str | None = None) -> bool:
     return any(key.startswith(_STATE) for key in module.__dict__)
 
 
+def call_state(module: nn.Module, name: str) -> Any:
+    """The state of the `replace_call` of this name, or None where there is none."""
+    return module.__dict__.get(_STATE + name)
+
+
 def restore_call(module: nn.Module) -> None:
     """Undo the last `replace_call`."""
     kind: Any = type(module)

@@ -66,7 +66,9 @@ def _downloaded(name: str, revision: str | None, token: str | bool | None) -> Pa
         # Any: the function's overloads depend on an option that is not used here.
         download: Any = hf_hub_download
         try:
-            return Path(download(name, place, revision=revision, token=token))
+            # A hub that could not be reached once is not asked again.
+            asked = {"revision": revision, "token": token, "local_files_only": not_cached is not None}
+            return Path(download(name, place, **asked))
         except LocalEntryNotFoundError as error:
             not_cached = error
         except EntryNotFoundError:

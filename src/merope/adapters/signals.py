@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from merope.adapters.clip_part import ClipPart
 from merope.cameras.rays import ViewRays
 from merope.encodings.base import CameraEncoding, DepthEncoding, FeatureEncoding
 from merope.operators import CameraOperator
@@ -43,11 +44,13 @@ class CameraSignals:
     """Features of an additive encoding."""
     input_map: Float[Tensor, "batch token map_feature"] | None = None
     """Features that are added to a branch's input."""
+    part: ClipPart | None = None
+    """Set where several processes share the clip: whose query cameras these are (`share_clip`)."""
 
     @property
     def device(self) -> torch.device | None:
         """Where the cameras are; None where they hold no tensor."""
-        return next((tensor.device for tensor in _tensors(self)), None)
+        return next((tensor.device for tensor in tensors_in(self)), None)
 
     def require_tokens(self, *, batch: int, tokens: int) -> None:
         """Raise ValueError unless features and maps are of this many clips and tokens; attention asks operators."""
@@ -66,6 +69,24 @@ class CameraSignals:
             relations=None if self.relations is None else self.relations.to(device),
             features=None if self.features is None else self.features.to(device),
             input_map=None if self.input_map is None else self.input_map.to(device),
+        )
+
+    def of_part(self, part: ClipPart) -> Self:
+        """What one of several processes takes: its own tokens and query cameras, against the keys of all."""
+        first, last = part.frames
+        operator = self.operator
+        if operator is not None and operator.num_query_cameras != part.plan.num_cameras:
+            raise ValueError(
+                f"the cameras are {operator.num_query_cameras} views; the clip has {part.plan.num_cameras} latent frames. "
+                "Make the rays with one view per latent frame."
+            )
+        return replace(
+            self,
+            part=part,
+            operator=None if operator is None else operator.for_query_cameras(first, last, store=False),
+            relations=None if self.relations is None else self.relations.for_query_cameras(first, last),
+            features=None if self.features is None else part.own(self.features, axis=1),
+            input_map=None if self.input_map is None else part.own(self.input_map, axis=1),
         )
 
 
@@ -92,13 +113,13 @@ def camera_signals(
     )
 
 
-def _tensors(part: Any) -> Iterator[Tensor]:
+def tensors_in(part: Any) -> Iterator[Tensor]:
     """Every tensor in nested dataclasses and tuples; what relations hold is their encoding's own affair."""
     if isinstance(part, Tensor):
         yield part
     elif is_dataclass(part):
         for field in fields(part):
-            yield from _tensors(getattr(part, field.name))
+            yield from tensors_in(getattr(part, field.name))
     elif isinstance(part, tuple):
         for inner in part:
-            yield from _tensors(inner)
+            yield from tensors_in(inner)

@@ -1,27 +1,27 @@
 """Attach a camera encoding to diffusers' Wan transformer, and take it off again."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from merope.adapters.backbone import CameraAttnProcessor, Carving
 from merope.adapters.branch import CameraBranch, Recorder
-from merope.adapters.calls import has_replaced_call, replace_call, restore_call
+from merope.adapters.calls import call_state, has_replaced_call, replace_call, restore_call
 from merope.adapters.injections import Injection, make_injection
+from merope.adapters.schedules import Schedule, scheduled_blocks
 from merope.adapters.signals import CameraSignals, InputMap, camera_signals
+from merope.adapters.wrapping import warn_of_wrapped
 from merope.cameras.rays import ViewRays
 from merope.encodings.base import CameraEncoding, FeatureEncoding
 from merope.operators import CameraOperator
 
-Schedule = Literal["alternate", "every", "peak"] | Sequence[int]
-
-# The blocks of Wan2.2 TI2V-5B where the paper finds over half of the branches' amplitude (C.1, Figure 7).
-_PEAK = (11, 13)
 _BRANCH_NAME = "camera_branch"
+_ROPE = "CameraRope"
 # Where diffusers' layer-wise casting to 8 bits reads which modules to leave as they are.
 _UNCAST = "_skip_layerwise_casting_patterns"
 
@@ -38,7 +38,7 @@ class AttentionRecord:
     """U_ab between them; None where plain attention meets queries and keys that hold the cameras already."""
 
 
-class _CameraRotary(tuple):
+class CameraRotary(tuple):
     """The backbone's (cos, sin) with the cameras riding along.
 
     A block argument is the one side channel that survives gradient checkpointing when the cameras are
@@ -48,7 +48,7 @@ class _CameraRotary(tuple):
 
     signals: CameraSignals
 
-    def __new__(cls, pair: Iterable[Tensor], signals: CameraSignals | None = None) -> "_CameraRotary":
+    def __new__(cls, pair: Iterable[Tensor], signals: CameraSignals | None = None) -> "CameraRotary":
         if signals is None:
             # Code that walks into tuples and builds them anew, to cast what is inside.
             raise TypeError(
@@ -59,42 +59,10 @@ class _CameraRotary(tuple):
         made.signals = signals
         return made
 
-    def to(self, device: torch.device | str, *, non_blocking: bool = False) -> "_CameraRotary":
+    def to(self, device: torch.device | str, *, non_blocking: bool = False) -> "CameraRotary":
         """Both on another device; offloading calls this for every argument of a block."""
         pair = (part.to(device, non_blocking=non_blocking) for part in self)
-        return _CameraRotary(pair, self.signals.to(device))
-
-
-def scheduled_blocks(schedule: Schedule, num_blocks: int) -> tuple[int, ...]:
-    """Block numbers, counted from 0, that a schedule names (Table 5).
-
-    "alternate" is 1, 3, 5, ... (the paper's 15 of 30), "every" all of them, "peak" blocks 11 and 13; a list names its own.
-
-    Raises:
-        ValueError: if the name is unknown, or a block is not there or listed twice.
-    """
-    if schedule == "alternate":
-        if num_blocks < 2:
-            raise ValueError(f"schedule 'alternate' names no block of {num_blocks}; use 'every'.")
-        return tuple(range(1, num_blocks, 2))
-    if schedule == "every":
-        return tuple(range(num_blocks))
-    if schedule == "peak":
-        if num_blocks <= max(_PEAK):
-            raise ValueError(
-                f"schedule 'peak' names blocks {_PEAK} and there are {num_blocks}; list block numbers of your own."
-            )
-        return _PEAK
-    if isinstance(schedule, str):
-        raise ValueError(
-            f"schedule must be 'alternate', 'every', 'peak' or a list of block numbers; got {schedule!r}."
-        )
-    blocks = tuple(int(block) for block in schedule)
-    if not blocks or len(set(blocks)) != len(blocks) or any(not 0 <= block < num_blocks for block in blocks):
-        raise ValueError(
-            f"schedule must list different blocks between 0 and {num_blocks - 1}; got {list(blocks)}."
-        )
-    return tuple(sorted(blocks))
+        return CameraRotary(pair, self.signals.to(device))
 
 
 class CameraAdapter:
@@ -128,6 +96,7 @@ class CameraAdapter:
         self._signals: CameraSignals | None = None
         self._signals_device: torch.device | None = None
         self._uncast_before: dict[str, Any] = {}
+        self._warned_of_wrapped = False
         self._places: dict[int, _Beside] = {}
         self._state: Literal["on", "off", "detached"] = "off"
 
@@ -180,6 +149,8 @@ class CameraAdapter:
                     f"the self-attention of block {block} runs under {type(processor).__name__} since the adapter was "
                     "attached; its cameras would be ignored. Detach the adapter before changing processors."
                 )
+        if not self._warned_of_wrapped:
+            self._warned_of_wrapped = warn_of_wrapped(self.branches)
         if isinstance(cameras, ViewRays):
             cameras = self.signals(cameras)
         elif isinstance(cameras, CameraOperator):
@@ -195,6 +166,11 @@ class CameraAdapter:
             yield
         finally:
             self._signals, self._signals_device = before
+
+    @property
+    def current_signals(self) -> CameraSignals | None:
+        """The cameras that a forward pass would see now."""
+        return self._signals
 
     @contextmanager
     def recording_residuals(self) -> Iterator[dict[int, tuple[Tensor, Tensor]]]:
@@ -263,7 +239,7 @@ class CameraAdapter:
             for block, place in self._places.items()
             if isinstance(place.branch, Injection)
         }
-        replace_call(self.transformer.rope, "CameraRope", _call_rope, self)
+        replace_call(self.transformer.rope, _ROPE, _call_rope, self)
         own = self.transformer.__dict__
         self._uncast_before = {_UNCAST: own[_UNCAST]} if _UNCAST in own else {}
         own[_UNCAST] = (*(getattr(self.transformer, _UNCAST, None) or ()), _BRANCH_NAME)
@@ -277,6 +253,7 @@ class CameraAdapter:
         self._state = "on"
 
     def _take_off(self) -> None:
+        require_not_shared(self.transformer)
         for block in self._places:
             owner = self.transformer.blocks[block]
             if has_replaced_call(owner.attn1):
@@ -300,7 +277,7 @@ class _Beside:
 
     def signals_of(self, rotary: Any) -> CameraSignals:
         """The cameras that ride in the block's rotary embedding."""
-        if not isinstance(rotary, _CameraRotary):
+        if not isinstance(rotary, CameraRotary):
             raise TypeError(
                 f"block {self.block} got its rotary embedding as {type(rotary).__name__}, without cameras: "
                 "something between transformer.rope and the block rebuilds it."
@@ -329,14 +306,20 @@ def _call_rope(adapter: CameraAdapter, call: Callable[..., Any], *args: Any, **k
     hidden = args[0] if args else kwargs["hidden_states"]
     adapter._signals.require_tokens(batch=hidden.shape[0], tokens=output[0].shape[1])
     signals, device = adapter._signals, output[0].device
-    return _CameraRotary(output, signals if adapter._signals_device in (None, device) else signals.to(device))
+    return CameraRotary(output, signals if adapter._signals_device in (None, device) else signals.to(device))
 
 
 def _call_attention(beside: _Beside, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:
     output = call(*args, **kwargs)
     hidden = args[0] if args else kwargs["hidden_states"]
     signals = beside.signals_of(args[3] if len(args) > 3 else kwargs.get("rotary_emb"))
-    extra = beside.branch(hidden, signals, beside.recorder())
+    device = hidden.device.type
+    if hidden.dtype in (torch.bfloat16, torch.float16) and not torch.is_autocast_enabled(device):
+        # Float32 branches beside a base in half precision compute as under the autocast that they are trained with.
+        with torch.autocast(device, hidden.dtype):
+            extra = beside.branch(hidden, signals, beside.recorder())
+    else:
+        extra = beside.branch(hidden, signals, beside.recorder())
     norms = beside.adapter.residual_norms
     if norms is not None:
         with torch.no_grad():
@@ -364,8 +347,8 @@ def attach(
     Raises:
         TypeError: if ``transformer`` is not a Wan transformer, or ``encoding`` no encoding.
         ValueError: if it carries cameras already, if head sizes, numbers of heads, compression or schedule do
-            not fit, if its weights are offloaded one module at a time, or if an encoding of the backbone's own
-            attention meets another library's processor there.
+            not fit, if its weights are sharded or offloaded one module at a time, or if an encoding of the backbone's
+            own attention meets another library's processor there.
     """
     blocks: Any = getattr(transformer, "blocks", None)
     rope: Any = getattr(transformer, "rope", None)
@@ -393,7 +376,7 @@ def attach(
         device = _device_of(blocks[block], block)
         # Drawn on the CPU, so that a seed means the same everywhere; a model without memory needs no draws.
         with torch.device("meta" if device.type == "meta" else "cpu"):
-            branches[block] = _make_module(transformer.config, encoding, compression, input_map).to(device)
+            branches[block] = camera_module(transformer.config, encoding, compression, input_map).to(device)
     adapter = CameraAdapter(
         transformer,
         encoding=encoding,
@@ -406,15 +389,33 @@ def attach(
     return adapter
 
 
+def adapter_of(transformer: Any) -> CameraAdapter | None:
+    """The adapter that is on a Wan transformer, if one is."""
+    return call_state(transformer.rope, _ROPE)
+
+
+def require_not_shared(transformer: Any) -> None:
+    """Raise ValueError where several processes share the transformer's clips (`share_clip`)."""
+    if has_replaced_call(transformer):
+        raise ValueError("this transformer is inside share_clip; put adapters on or off before or after it.")
+
+
 def require_bare(transformer: Any) -> None:
     """Raise ValueError if a Wan transformer carries a camera adapter already."""
+    require_not_shared(transformer)
     if has_replaced_call(transformer.rope):
         raise ValueError("this transformer carries a camera adapter already; detach it first.")
 
 
 def _device_of(block: nn.Module, number: int) -> torch.device:
     """Where a block has its weights; blocks may be spread over devices."""
-    device = next(block.parameters()).device
+    weights = next(block.parameters())
+    if isinstance(weights, DTensor):
+        raise ValueError(
+            f"the weights of block {number} are sharded; new ones would be whole on every process, with gradients that "
+            "nothing averages. Attach first (or load the adapter), then fully_shard."
+        )
+    device = weights.device
     # accelerate's mark on a module whose weights it fetches for each call.
     if device.type == "meta" and any(hasattr(module, "_hf_hook") for module in block.modules()):
         raise ValueError(
@@ -423,9 +424,14 @@ def _device_of(block: nn.Module, number: int) -> torch.device:
     return device
 
 
-def _make_module(
+def camera_module(
     config: Any, encoding: CameraEncoding, compression: int, input_map: InputMap | None
 ) -> CameraBranch | Injection:
+    """What `attach` puts into one block of a transformer with this ``config`` (heads and their size).
+
+    Raises:
+        ValueError: if head sizes, numbers of heads or compression do not fit.
+    """
     heads, head_dim = config.num_attention_heads, config.attention_head_dim
     dim = heads * head_dim
     if encoding.facts.placement == "backbone":

@@ -6,6 +6,7 @@
 
 import warnings
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from torch import nn
 
@@ -14,7 +15,7 @@ class WrappedBranchWarning(UserWarning):
     """Low-rank additions that were meant for the backbone have reached the camera branches."""
 
 
-def own_modules(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Module]]:
+def own_modules(module: Any, name: str = "") -> Iterator[tuple[str, nn.Module]]:
     """Every module by name, as if no other library had put low-rank additions around any of them."""
     while hasattr(module, "base_layer"):
         module = module.base_layer
