@@ -140,15 +140,14 @@ def test_two_processes_of_one_rank_are_found_out(tmp_path):
         finish_cache(tmp_path / "cache")
 
 
-def test_skipped_clips_are_listed_until_they_are_there(tmp_path):
+def test_the_manifest_lists_what_could_not_be_encoded(tmp_path):
     folder = tmp_path / "cache"
-    with LatentCacheWriter(folder, description(), empty_text=torch.ones(1, 8)) as writer:
-        writer.add(random_clip(0))
-        writer.skip("clips", "clip-001", "the video is broken")
-    assert finish_cache(folder).skipped == [
-        {"source": "clips", "clip_id": "clip-001", "reason": "the video is broken"}
+    rows = [
+        {"source": "clips", "clip_id": name, "reason": "the video is broken"} for name in ("late", "early")
     ]
-    assert write_cache(folder, range(2)).skipped == []
+    write_cache(folder, range(2))
+    assert finish_cache(folder, skipped=rows).skipped == rows[::-1]
+    assert finish_cache(folder).skipped == []
 
 
 def test_a_missing_or_shortened_shard_is_named_on_opening(tmp_path):

@@ -47,7 +47,7 @@ SHARD_BYTES = 256 * 2**20
 _OPEN_SHARDS = 64
 _FORMAT, _VERSION = "merope-latent-cache", 1
 _MANIFEST, _ENCODING, _EMPTY = "manifest.json", "encoding.json", "empty-text.safetensors"
-_LATENTS, _LISTING, _SKIPPED = "latents.safetensors", "clips.json", "skipped"
+_LATENTS, _LISTING = "latents.safetensors", "clips.json"
 # Normalised latents have a deviation near 1 in every channel.
 _STD_RANGE = (0.3, 3.0)
 
@@ -132,15 +132,6 @@ class LatentCacheWriter:
         self._held_bytes += size
         self._written.add((clip.source, clip.clip_id))
 
-    def skip(self, source: str, clip_id: str, reason: str) -> None:
-        """Note that a clip cannot be encoded; it may be added later all the same."""
-        row = {"source": source, "clip_id": clip_id, "reason": reason}
-        write_text_atomically(self._note(source, clip_id), json.dumps(row) + "\n")
-
-    def retract(self, source: str, clip_id: str) -> None:
-        """Take back what `skip` noted."""
-        self._note(source, clip_id).unlink(missing_ok=True)
-
     def flush(self) -> None:
         """Write the clips that are held as one shard."""
         if not self._held:
@@ -182,22 +173,17 @@ class LatentCacheWriter:
                 "sum_of_squares": means.square().sum((0, 2, 3, 4)).tolist(),
             }
             write_text_atomically(temporary / _LISTING, json.dumps(listing) + "\n")
-        for clip in clips:
-            self.retract(clip.source, clip.clip_id)
-
-    def _note(self, source: str, clip_id: str) -> Path:
-        name = hashlib.sha256(f"{source}/{clip_id}".encode()).hexdigest()[:16]
-        return self.folder / _SKIPPED / f"{name}.json"
 
     @property
     def _dtype(self) -> torch.dtype:
         return getattr(torch, self.description.dtype)
 
 
-def finish_cache(folder: str | Path) -> "LatentCache":
+def finish_cache(folder: str | Path, *, skipped: Sequence[dict[str, str]] = ()) -> "LatentCache":
     """Write the manifest over all shards in the folder and open the cache; it may be called again after more clips.
 
-    Clips are in the order of source and clip id, however many processes wrote them.
+    Clips are in the order of source and clip id, however many processes wrote them. ``skipped`` are clips that could not
+    be encoded, as objects with "source", "clip_id" and "reason".
 
     Raises:
         CacheError: if the folder holds no clips, or one clip twice.
@@ -226,7 +212,7 @@ def finish_cache(folder: str | Path) -> "LatentCache":
         "encoding": description.to_dict(),
         "count": len(names),
         "channel_std": [round(value, 6) for value in deviation.tolist()],
-        "skipped": sorted(_skipped(folder), key=lambda row: (row["source"], row["clip_id"])),
+        "skipped": sorted(skipped, key=lambda row: (row["source"], row["clip_id"])),
         "shards": listings,
     }
     write_text_atomically(folder / _MANIFEST, json.dumps(manifest) + "\n")
@@ -449,10 +435,6 @@ def _listings(folder: Path) -> Iterator[dict[str, Any]]:
 
 def _written_clips(folder: Path) -> set[tuple[str, str]]:
     return {(row["source"], row["clip_id"]) for listing in _listings(folder) for row in listing["clips"]}
-
-
-def _skipped(folder: Path) -> list[dict[str, str]]:
-    return [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob(f"{_SKIPPED}/*.json")]
 
 
 def _read_description(path: Path) -> CacheDescription:

@@ -24,6 +24,7 @@ from merope.data.given_frames import fit_view
 from merope.data.latent_cache import (
     CachedClip,
     CacheDescription,
+    CacheError,
     LatentCache,
     LatentCacheWriter,
     finish_cache,
@@ -34,8 +35,8 @@ from merope.errors import MeropeError
 from merope.files import write_text_atomically
 from merope.generation.model_files import ModelConfigs
 
-# Which processes have ended, until the last one has: "done-0-of-8".
-_DONE = "done-{}-of-{}"
+# A file of each process that has ended, with the clips that it left out, until the last one has: "done-0-of-8.json".
+_DONE = "done-{}-of-{}.json"
 # Numbers of each weight that its fingerprint reads, spread evenly.
 _SAMPLES = 1024
 # What configurations say of files and versions, not of the model.
@@ -206,7 +207,7 @@ def encode_clips(
     """Encode the windows of ``clips`` that are not in the cache yet.
 
     With several processes each has clips of its own; the last of ``world_size`` to end writes the manifest. A clip that is
-    broken, or does not fit, is noted there and the rest goes on. ``workers`` threads decode ahead. ``total`` is
+    broken, or does not fit, is listed there and the rest goes on. ``workers`` threads decode ahead. ``total`` is
     the number of clips, for the progress bar.
 
     Raises:
@@ -223,11 +224,7 @@ def encode_clips(
     def missing() -> Iterator[Clip | ClipError]:
         """Windows that are not in the cache, and the error of each clip that gives none."""
         for clip in tqdm(clips, desc="encode", unit="clip", total=total, disable=not progress):
-            windows = _windows(clip, config)
-            if not any(isinstance(window, ClipError) for window in windows):
-                # An earlier run may have noted the whole clip as broken or too short.
-                writer.retract(clip.source, clip.clip_id)
-            for window in windows:
+            for window in _windows(clip, config):
                 if isinstance(window, Clip) and writer.contains(window.source, window.clip_id):
                     counts["there"] += 1
                 else:
@@ -237,20 +234,23 @@ def encode_clips(
         prepared = _ahead(lambda window: _prepared(window, config), missing(), workers, 2 * config.batch)
         for batch in _batched(prepared, config.batch):
             ready = [item for item in batch if not isinstance(item, ClipError)]
-            for error in (item for item in batch if isinstance(item, ClipError)):
-                writer.skip(error.source, error.clip_id, error.reason)
-                skipped.append(error)
+            skipped.extend(item for item in batch if isinstance(item, ClipError))
             for clip in encoder.encode(ready) if ready else []:
                 writer.add(clip)
                 counts["encoded"] += 1
                 counts["without_caption"] += not clip.caption
-    write_text_atomically(done, "")
-    markers = [folder / _DONE.format(other, world_size) for other in range(world_size)]
+    rows = [{"source": one.source, "clip_id": one.clip_id, "reason": one.reason} for one in skipped]
+    write_text_atomically(done, json.dumps(rows))
+    ended = [folder / _DONE.format(other, world_size) for other in range(world_size)]
     cache = None
-    if all(marker.exists() for marker in markers):
-        cache = finish_cache(folder)
-        for marker in markers:
-            marker.unlink(missing_ok=True)
+    if all(path.exists() for path in ended):
+        everywhere = [row for path in ended for row in json.loads(path.read_text(encoding="utf-8"))]
+        try:
+            cache = finish_cache(folder, skipped=everywhere)
+        except CacheError as error:
+            raise CacheError(f"{error} {_first(everywhere)}") from error
+        for path in ended:
+            path.unlink(missing_ok=True)
     return EncodeReport(skipped=skipped, cache=cache, **counts)
 
 
@@ -275,6 +275,15 @@ def module_identity(module: nn.Module) -> dict[str, str]:
         "config_sha256": _sha256(kept),
         "weights_sha256": digest.hexdigest(),
     }
+
+
+def _first(skipped: list[dict[str, str]]) -> str:
+    if not skipped:
+        return ""
+    row = skipped[0]
+    return (
+        f"{len(skipped)} were left out, the first for this: {row['source']}/{row['clip_id']}: {row['reason']}"
+    )
 
 
 def _windows(clip: Clip | ClipError, config: EncodeConfig) -> list[Clip | ClipError]:

@@ -95,7 +95,7 @@ def encode(
     who = f"process {rank} of {world_size}: " if world_size > 1 else ""
     print(f"{who}{report.encoded} windows encoded, {report.there} were there")
     if report.without_caption:
-        print(f"{who}{report.without_caption} have no caption and are encoded with the empty prompt")
+        print(f"{who}{report.without_caption} of these without a caption, encoded with the empty prompt")
     for error in report.skipped[:_NAMED]:
         print(f"{who}left out: {error}")
     if len(report.skipped) > _NAMED:

@@ -1,0 +1,79 @@
+"""`merope data encode`: from folders of clips to a cache, also as one of several processes."""
+
+import pytest
+
+from merope.cameras import Pinhole
+from merope.cli.main import run
+from merope.data.latent_cache import LatentCache
+from merope.recipes.rendered_clips import RenderedClipsConfig, render_clips
+from merope.recipes.tiny_wan import make_tiny_wan
+
+pytestmark = pytest.mark.filterwarnings("ignore::merope.data.cached_clip.CacheWarning")
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory):
+    root = tmp_path_factory.mktemp("clips")
+    lens = Pinhole.from_fov(fov_x_deg=80.0, height=32, width=64)
+    config = RenderedClipsConfig(lens=lens.to_dict(), num_frames=9, fps=12.0, turn_start=2, samples=1)
+    render_clips(root, config, count=1, progress=False)
+    return root
+
+
+@pytest.fixture(scope="module")
+def command(clips, tmp_path_factory):
+    model = make_tiny_wan(tmp_path_factory.mktemp("model") / "wan")
+    sizes = ["--height", "32", "--width", "64", "--text-length", "16"]
+    return ["data", "encode", str(clips), "--model", str(model), *sizes, "--device", "cpu"]
+
+
+def test_a_folder_becomes_a_cache_and_is_encoded_once(command, tmp_path, capsys):
+    rest = ["--frames", "5", "--stride-windows", "4", "--dtype", "bfloat16", "--source", "streets"]
+    rest += ["--out", str(tmp_path)]
+    assert run([*command, *rest]) == 0
+    output = capsys.readouterr().out
+    assert "6 windows encoded, 0 were there" in output
+    assert "6 windows, 3 clusters" in output
+    cache = LatentCache(tmp_path)
+    assert set(cache.sources) == {"streets"}
+    assert cache.description.dtype == "bfloat16"
+    assert cache.description.windows == {"fps": None, "stride": 4, "crop": False}
+    assert run([*command, *rest]) == 0
+    assert "0 windows encoded, 6 were there" in capsys.readouterr().out
+
+
+def test_two_ranks_make_one_cache(command, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank, message in ((0, "process 0 of 2: 2 windows"), (1, "process 1 of 2: 1 windows")):
+        monkeypatch.setenv("RANK", str(rank))
+        assert run([*command, "--frames", "9", "--out", str(tmp_path)]) == 0
+        assert message in capsys.readouterr().out
+    assert len(LatentCache(tmp_path)) == 3
+
+
+def test_what_is_left_out_is_named(command, clips, tmp_path, capsys, monkeypatch):
+    caption = next(clips.glob("*-right/caption.txt"))
+    text = caption.read_text()
+    caption.unlink()
+    lens = next(clips.glob("*-left/lens.json"))
+    whole = lens.read_text()
+    lens.write_text("[]")
+    try:
+        assert run([*command, "--frames", "9", "--out", str(tmp_path)]) == 0
+    finally:
+        caption.write_text(text)
+        lens.write_text(whole)
+    output = capsys.readouterr().out
+    assert "left out: " in output
+    assert "world-0000000-left: " in output
+    assert "is no lens" in output
+    assert "1 of these without a caption" in output
+
+
+def test_wrong_requests_fail_plainly(command, tmp_path, capsys):
+    assert run([*command, "--frames", "10", "--out", str(tmp_path / "a")]) == 1
+    assert "num_frames must be 1 + 4k; got 10" in capsys.readouterr().err
+    assert run([*command, "--frames", "17", "--out", str(tmp_path / "b")]) == 1
+    assert "holds no encoded clips" in capsys.readouterr().err
+    assert run(["data", "encode", str(tmp_path / "nowhere"), "--model", "m", "--out", str(tmp_path)]) == 1
+    assert "nowhere: no such folder of clips" in capsys.readouterr().err
