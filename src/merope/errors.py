@@ -24,6 +24,10 @@ class MissingDependency(MeropeError):
         )
 
 
+class SharedClipError(MeropeError):
+    """A clip that several processes share cannot go on: another of them failed, left, or holds another clip."""
+
+
 class CheckpointMismatch(MeropeError):
     """Saved weights do not fit the model, encoding or data layout they are loaded into."""
 

@@ -416,12 +416,20 @@ def _device_of(block: nn.Module, number: int) -> torch.device:
             "nothing averages. Attach first (or load the adapter), then fully_shard."
         )
     device = weights.device
-    # accelerate's mark on a module whose weights it fetches for each call.
-    if device.type == "meta" and any(hasattr(module, "_hf_hook") for module in block.modules()):
+    # accelerate's mark on a module whose weights it fetches for each call, and that of diffusers' group offloading.
+    if any(
+        (device.type == "meta" and hasattr(module, "_hf_hook")) or _is_group_offloaded(module)
+        for module in block.modules()
+    ):
         raise ValueError(
             f"the weights of block {number} are offloaded, which leaves no place for new ones. Attach first, then offload."
         )
     return device
+
+
+def _is_group_offloaded(module: nn.Module) -> bool:
+    hooks = getattr(module, "_diffusers_hook", None)
+    return hooks is not None and hooks.get_hook("group_offloading") is not None
 
 
 def camera_module(

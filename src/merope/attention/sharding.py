@@ -6,6 +6,7 @@ their gradients once backward.
 """
 
 import zlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -125,7 +126,7 @@ def sharded_camera_attention(
             f"{str(key.dtype).removeprefix('torch.')}, key_mask {'given' if key_mask is not None else 'none'}, "
             f"frame_causal {frame_causal}, gradients of keys {gradients}"
         )
-        _require_agreement(call, problem, rank, group, query.device)
+        require_agreement(call, problem, group=group, device=query.device)
     elif problem is not None:
         raise ValueError(problem)
     assert own is not None
@@ -162,19 +163,36 @@ def gather_tokens(
     return cast(Tensor, _Gather.apply(front, counts, group)).movedim(0, axis)
 
 
+def gather_runs(
+    own: Tensor, counts: Sequence[int], *, group: _Group = None, ready: Callable[[], None] | None = None
+) -> Tensor:
+    """[own tokens, ...] to [all tokens, ...], without a gradient; ``counts`` are the tokens of every process.
+
+    Uneven parts are padded to the longest: every backend has the even collective. ``ready`` is called when all memory
+    for the exchange is there and nothing was sent yet.
+    """
+    largest, rest = max(counts), own.shape[1:]
+    sent = own.contiguous()
+    if own.shape[0] < largest:
+        sent = own.new_zeros(largest, *rest)
+        sent[: own.shape[0]] = own
+    gathered = own.new_empty(len(counts) * largest, *rest)
+    if ready is not None:
+        ready()
+    dist.all_gather_single(gathered, sent, group=group)
+    if min(counts) == largest:
+        return gathered
+    parts = gathered.split(largest)
+    return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
+
+
 class _Gather(torch.autograd.Function):
-    """[own tokens, ...] to [all tokens, ...]. Uneven parts are padded: every backend has the even collective."""
+    """`gather_runs` with its gradient, summed in float32 at least."""
 
     @staticmethod
     def forward(ctx: Any, own: Tensor, counts: tuple[int, ...], group: _Group) -> Tensor:
         ctx.counts, ctx.group = counts, group
-        largest = max(counts)
-        padded = own.new_zeros(largest, *own.shape[1:])
-        padded[: own.shape[0]] = own
-        gathered = own.new_empty(len(counts) * largest, *own.shape[1:])
-        dist.all_gather_single(gathered, padded, group=group)
-        parts = gathered.split(largest)
-        return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
+        return gather_runs(own, counts, group=group)
 
     @staticmethod
     @once_differentiable
@@ -269,10 +287,20 @@ def _problem(
     return None
 
 
-def _require_agreement(
-    call: str, problem: str | None, rank: int, group: _Group, device: torch.device
+def require_agreement(
+    call: str,
+    problem: str | None = None,
+    *,
+    group: _Group = None,
+    device: torch.device | str = "cpu",
+    error: type[Exception] = ValueError,
 ) -> None:
-    """Raises on every process if one of them has a problem or calls with something else."""
+    """Raise on every process of the group if one of them has a ``problem``, or calls with another text.
+
+    All processes come here together. Where all is well two integers travel, on ``device``, which is one that the
+    group's backend can read.
+    """
+    rank = dist.get_rank(group)
     own = torch.tensor([problem is not None, zlib.crc32(call.encode())], dtype=torch.int64, device=device)
     everyone = own.new_empty(2 * dist.get_world_size(group))
     dist.all_gather_single(everyone, own, group=group)
@@ -282,9 +310,9 @@ def _require_agreement(
     told: list[Any] = [None] * len(flags)
     dist.all_gather_object(told, problem if any(flags) else call, group=group)
     if problem is not None:
-        raise ValueError(problem)
+        raise error(problem)
     if any(flags):
         other, theirs = next((other, theirs) for other, theirs in enumerate(told) if theirs is not None)
-        raise ValueError(f"process {other} cannot take part in this call of process {rank}: {theirs}")
+        raise error(f"process {other} cannot take part in this call of process {rank}: {theirs}")
     listed = "; ".join(f"process {other}: {theirs}" for other, theirs in enumerate(told))
-    raise ValueError(f"all processes must make the same call; got {listed}.")
+    raise error(f"all processes must make the same call; got {listed}.")

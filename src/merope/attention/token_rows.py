@@ -79,7 +79,11 @@ def describe(operator: CameraOperator) -> str:
     def kind(block: Block | None) -> str:
         return "" if block is None else type(block).__name__
 
-    head = f"{operator.num_query_cameras},{operator.num_queries},{operator.num_keys},{''.join(sorted(operator.acts_on))}"
+    # int: torch.compile, once it has seen clips of two lengths, holds symbols here, and a word has none.
+    head = (
+        f"{int(operator.num_query_cameras)},{int(operator.num_queries)},{int(operator.num_keys)},"
+        f"{''.join(sorted(operator.acts_on))}"
+    )
     bands = (
         f"{band.width},{band.size},{band.num_blocks},{int(band.grouped)},{kind(band.left)},{kind(band.right)}"
         for band in operator.bands

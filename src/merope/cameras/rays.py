@@ -245,10 +245,7 @@ class ViewRays:
                 "give 0 <= first < last <= num_views."
             )
         chosen = {name: getattr(self, name)[:, first:last] for name in _PER_VIEW}
-        lens = self.lens
-        if lens is not None:
-            zoomed = {name: value for name, value in _parameters(lens).items() if to_tensor(value).ndim}
-            lens = replace(lens, **{name: value[:, first:last] for name, value in zoomed.items()})
+        lens = None if self.lens is None else lens_of_views(self.lens, first, last)
         return replace(self, **chosen, lens=lens)
 
     @property
@@ -276,6 +273,12 @@ class ViewRays:
     def num_tokens(self) -> int:
         """Tokens per clip, cameras times tokens of each."""
         return self.num_views * self.tokens_per_view
+
+
+def lens_of_views(lens: CameraModel, first: int, last: int) -> CameraModel:
+    """The lens of the views ``first`` to ``last`` - 1 alone; numbers that serve all views stay."""
+    zoomed = {name: value for name, value in _parameters(lens).items() if to_tensor(value).ndim}
+    return replace(lens, **{name: value[:, first:last] for name, value in zoomed.items()})
 
 
 def _parameters(lens: CameraModel) -> dict[str, Any]:

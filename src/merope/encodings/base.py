@@ -89,6 +89,10 @@ class Relations(Protocol):
         """The same on another device, without a cast."""
         ...
 
+    def for_query_cameras(self, first: int, last: int) -> Self:
+        """Those of the query cameras ``first`` to ``last`` - 1 to all keys."""
+        ...
+
 
 @runtime_checkable
 class DepthEncoding(CameraEncoding, Protocol):

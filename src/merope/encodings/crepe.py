@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from merope.cameras.base import CameraModel
-from merope.cameras.rays import ViewRays
+from merope.cameras.rays import ViewRays, lens_of_views
 from merope.encodings.base import (
     ActsOn,
     Claims,
@@ -75,6 +75,19 @@ class PathRelations:
                 name: getattr(self, name).to(device)
                 for name in ("fixed", "limit", "place_own", "dirs_query", "offset_query", "omega")
             },
+        )
+
+    def for_query_cameras(self, first: int, last: int) -> Self:
+        """Those of some query cameras to all keys; views of these."""
+        per_camera = self.fixed.num_queries // self.fixed.num_query_cameras
+        return replace(
+            self,
+            fixed=self.fixed.for_query_cameras(first, last),
+            lens=lens_of_views(self.lens, first, last),
+            limit=self.limit[:, first:last] if self.limit.ndim else self.limit,
+            place_own=self.place_own[first * per_camera : last * per_camera],
+            dirs_query=self.dirs_query[:, first:last],
+            offset_query=self.offset_query[:, first:last],
         )
 
 

@@ -72,6 +72,17 @@ class SegmentRelations:
             },
         )
 
+    def for_query_cameras(self, first: int, last: int) -> Self:
+        """Those of some query cameras to all keys; views of these."""
+        per_camera = self.fixed.num_queries // self.fixed.num_query_cameras
+        return replace(
+            self,
+            fixed=self.fixed.for_query_cameras(first, last),
+            rays_own=self.rays_own[:, first * per_camera : last * per_camera],
+            rays_query=self.rays_query[:, first:last],
+            offset_query=self.offset_query[:, first:last],
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayRoPE:

@@ -219,6 +219,15 @@ class Recomputed:
         """The block of some query cameras."""
         return self.make(first, last)
 
+    def of_cameras(self, first: int, last: int) -> Self:
+        """The maps of some query cameras, still made when needed."""
+        batch, heads, _, tokens = self.shape
+        return replace(
+            self,
+            make=lambda start, stop: self.make(first + start, first + stop),
+            shape=(batch, heads, last - first, tokens),
+        )
+
     def whole(self) -> Block:
         """The block of all query cameras."""
         return self.make(0, self.shape[2])

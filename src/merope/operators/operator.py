@@ -159,11 +159,14 @@ class CameraOperator:
         bands = tuple(replace(band, left=mapped(band.left), right=mapped(band.right)) for band in self.bands)
         return replace(self, bands=bands)
 
-    def for_query_cameras(self, first: int, last: int, *, num_keys: int | None = None) -> Self:
+    def for_query_cameras(
+        self, first: int, last: int, *, num_keys: int | None = None, store: bool = True
+    ) -> Self:
         """The operator of the query cameras ``first`` to ``last`` - 1 alone: the same U_ab, fewer rows.
 
         ``num_keys`` keeps the first so many keys. Factors are views of this operator's own, except where one entry
-        serves the tokens of several cameras.
+        serves the tokens of several cameras. What is made when needed (`Recomputed`) is made now and stored; with
+        ``store`` False it still is made when needed, unless ``num_keys`` cuts it.
 
         Raises:
             ValueError: if there are no such cameras or keys.
@@ -188,6 +191,8 @@ class CameraOperator:
                 left = _run_of_tokens(left, 2, self.num_queries, *run)
             if right is not None:
                 if isinstance(right, Recomputed):
+                    if not store and keys == self.num_keys:
+                        return replace(band, left=left, right=right.of_cameras(first, last))
                     right = right.for_cameras(first, last)
                 elif band.grouped:
                     right = right.map_tensors(cameras)
