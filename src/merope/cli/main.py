@@ -66,7 +66,25 @@ COMMANDS: dict[str, Command | Group] = {
         "score estimated poses, or the cameras in generated clips, against the command",
     ),
     "overlay": Command("merope.cli.overlay", "overlay", "draw a camera's path on a video"),
-    "train": Command("merope.cli.train", "train", "train a preset; resumes where an earlier run stopped"),
+    "train": Group(
+        "train a model; every command goes on where an earlier run stopped",
+        {
+            "tiny-street": Command(
+                "merope.cli.train", "tiny_street", "the small preset: a video model of rendered streets"
+            ),
+            "tiny-street-estimator": Command(
+                "merope.cli.train",
+                "tiny_street_estimator",
+                "the network that reads camera motion off its frames",
+            ),
+            "finetune": Command(
+                "merope.cli.finetune", "finetune", "cameras for a pretrained Wan, on one GPU or many"
+            ),
+            "recipes": Command(
+                "merope.cli.finetune", "recipes", "what finetune can train: the rows of the paper's tables"
+            ),
+        },
+    ),
     "benchmark": Command(
         "merope.cli.benchmark", "benchmark", "measure the shipped models on held-out worlds"
     ),

@@ -1,11 +1,9 @@
-"""``merope train``: train a preset, or go on training it."""
+"""``merope train tiny-street`` and its estimator: train the small preset, or go on training it."""
 
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
-
-import tyro
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from merope.data.latents import LinearCodec
@@ -13,8 +11,7 @@ if TYPE_CHECKING:
     from merope.training.street_clips import StreetClips
 
 
-def train(
-    preset: Annotated[Literal["tiny-street", "tiny-street-estimator"], tyro.conf.Positional],
+def tiny_street(
     *,
     encoding: str = "merope",
     steps: int | None = None,
@@ -25,68 +22,29 @@ def train(
     threads: int | None = None,
     device: str = "cpu",
 ) -> None:
-    """Train a preset; run the same command again to go on where it stopped.
+    """Train the small preset: a Wan transformer with camera branches on rendered streets of 40 x 64 pixels.
 
-    tiny-street is a Wan transformer with camera branches on rendered streets of 40 x 64 pixels;
-    tiny-street-estimator is the network that reads camera motion off such frames, trained on the same clips.
-    Clips are rendered first and kept. Ctrl-C or SIGTERM saves and stops; the estimator goes on from its last
-    checkpoint, at most 250 steps back.
+    Clips are rendered first and kept. Run the same command again to go on where it stopped; Ctrl-C or SIGTERM saves
+    and stops.
 
     Args:
-        preset: What to train.
         encoding: Camera encoding by name, such as gta or ucpe (`merope encodings` lists them); native is the same model
             without camera encoding, none has no camera branch either.
         steps: Training steps; the default reproduces the shipped weights.
         worlds: Worlds to render, three clips each; the last 16 are kept aside for the held-out loss. By default one
             world for every three steps, from 64 to 1000.
-        output: Folder of the run: state, log.jsonl and the model; default runs/PRESET-ENCODING-STEPS, and
+        output: Folder of the run: state, log.jsonl and the model; default runs/tiny-street-ENCODING-STEPS, and
             the number of worlds where it is given.
         clips: Folder of rendered clips, 0.7 MB a world, made if missing; default runs/street-clips-WORLDS.
         workers: Processes that render.
         threads: Threads that train; default all cores.
         device: Where the model trains, such as cuda; geometry stays on the CPU.
     """
-    import torch
+    from merope.recipes.tiny_street import tiny_street as preset
 
-    from merope.data.latents import LinearCodec
-    from merope.recipes.tiny_street import tiny_street, tiny_street_clips
-    from merope.training.street_clips import CLIPS_PER_WORLD, render_street_clips
-
-    if threads is not None:
-        torch.set_num_threads(threads)
-    is_estimator = preset == "tiny-street-estimator"
-    if is_estimator and (encoding != "merope" or device != "cpu"):
-        raise ValueError(
-            "--encoding and --device are tiny-street's; the estimator has no camera encoding and trains on the CPU."
-        )
     _require_device(device)
-    config = (
-        tiny_street(encoding=encoding)
-        if steps is None or is_estimator
-        else tiny_street(encoding=encoding, steps=steps)
-    )
-    if worlds is not None:
-        config = replace(config, num_worlds=worlds)
-    rendered = CLIPS_PER_WORLD * config.num_worlds
-    needed = config.num_probe_clips + config.batch_size
-    if rendered < needed:
-        raise ValueError(
-            f"--worlds {config.num_worlds} gives {rendered} clips; the held-out loss takes {config.num_probe_clips} and a "
-            f"batch {config.batch_size}. Use --worlds {-(-needed // CLIPS_PER_WORLD)} or more."
-        )
-    folder = clips or Path("runs") / f"street-clips-{config.num_worlds}"
-    print(f"clips: {config.num_worlds} worlds, three drives each, in {folder}")
-    store = render_street_clips(folder, tiny_street_clips(config), workers=workers)
-    codec_path = folder / "codec.safetensors"
-    if not codec_path.exists():
-        print("fitting the latent codec")
-        LinearCodec.fit(
-            store.sample_frames(300, config.spec.num_frames), channels=config.spec.latent_channels
-        ).save(codec_path)
-    codec = LinearCodec.load(codec_path)
-    if is_estimator:
-        _train_estimator(store, codec, config, steps, output or Path("runs") / preset)
-        return
+    config = preset(encoding=encoding) if steps is None else preset(encoding=encoding, steps=steps)
+    config, store, codec = _street_clips(config, worlds, clips, workers, threads)
     from merope.cli.street import quiet_autocast
     from merope.training.loop import Trainer
     from merope.training.motion import with_motion_scale
@@ -115,6 +73,67 @@ def train(
 
         plot_curves(run / "curves.png", {config.name: run / "log.jsonl"})
         print(f"losses are drawn in {run / 'curves.png'}")
+
+
+def tiny_street_estimator(
+    *,
+    steps: int | None = None,
+    worlds: int | None = None,
+    output: Path | None = None,
+    clips: Path | None = None,
+    workers: int = 2,
+    threads: int | None = None,
+) -> None:
+    """Train the network that reads camera motion off tiny-street's frames, on the same clips.
+
+    Clips are rendered first and kept. Run the same command again to go on from the last checkpoint, at most 250 steps
+    back.
+
+    Args:
+        steps: Training steps; the default reproduces the shipped weights.
+        worlds: Worlds to render, three clips each, by default 1000.
+        output: Folder of the run: checkpoint, log.jsonl and the estimator; default runs/tiny-street-estimator.
+        clips: Folder of rendered clips, 0.7 MB a world, made if missing; default runs/street-clips-WORLDS.
+        workers: Processes that render.
+        threads: Threads that train; default all cores.
+    """
+    from merope.recipes.tiny_street import tiny_street as preset
+
+    config, store, codec = _street_clips(preset(), worlds, clips, workers, threads)
+    _train_estimator(store, codec, config, steps, output or Path("runs") / "tiny-street-estimator")
+
+
+def _street_clips(
+    config: "TrainConfig", worlds: int | None, clips: Path | None, workers: int, threads: int | None
+) -> "tuple[TrainConfig, StreetClips, LinearCodec]":
+    """The configuration with its number of worlds, its rendered clips, and the codec fitted to them."""
+    import torch
+
+    from merope.data.latents import LinearCodec
+    from merope.recipes.tiny_street import tiny_street_clips
+    from merope.training.street_clips import CLIPS_PER_WORLD, render_street_clips
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    if worlds is not None:
+        config = replace(config, num_worlds=worlds)
+    rendered = CLIPS_PER_WORLD * config.num_worlds
+    needed = config.num_probe_clips + config.batch_size
+    if rendered < needed:
+        raise ValueError(
+            f"--worlds {config.num_worlds} gives {rendered} clips; the held-out loss takes {config.num_probe_clips} and a "
+            f"batch {config.batch_size}. Use --worlds {-(-needed // CLIPS_PER_WORLD)} or more."
+        )
+    folder = clips or Path("runs") / f"street-clips-{config.num_worlds}"
+    print(f"clips: {config.num_worlds} worlds, three drives each, in {folder}")
+    store = render_street_clips(folder, tiny_street_clips(config), workers=workers)
+    codec_path = folder / "codec.safetensors"
+    if not codec_path.exists():
+        print("fitting the latent codec")
+        LinearCodec.fit(
+            store.sample_frames(300, config.spec.num_frames), channels=config.spec.latent_channels
+        ).save(codec_path)
+    return config, store, LinearCodec.load(codec_path)
 
 
 def _require_device(device: str) -> None:

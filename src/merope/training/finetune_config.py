@@ -38,14 +38,14 @@ class ParallelConfig:
             raise ValueError(f"shard_size must be >= 1; got {self.shard_size}.")
 
     def shards(self, world_size: int) -> int:
-        """Processes over which one copy of the weights is cut.
+        """Processes over which one copy of the weights is cut; fewer than a group of "hsdp" are one group.
 
         Raises:
             ValueError: if the processes are no whole number of groups.
         """
         if self.mode == "replicate":
             return 1
-        if self.mode == "fsdp" or self.shard_size is None:
+        if self.mode == "fsdp" or self.shard_size is None or world_size <= self.shard_size:
             return world_size
         if world_size % self.shard_size:
             raise ValueError(

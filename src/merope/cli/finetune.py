@@ -1,0 +1,263 @@
+"""``merope train finetune``: cameras for a pretrained Wan, on one GPU or many; ``merope train recipes`` lists which."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from merope.cli.extras import require
+
+if TYPE_CHECKING:
+    from merope.data.latent_cache import LatentCaches
+    from merope.training.finetune_config import FinetuneConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """What a command line changes in a recipe; None leaves the recipe's own."""
+
+    steps: int | None = None
+    """Training steps."""
+    global_batch: int | None = None
+    """Clips per step over all processes."""
+    micro_batch: int | None = None
+    """Clips per forward pass of one process; the rest of its share is accumulated."""
+    prefix_frames: int | None = None
+    """Leading frames that are given and stay clean; 0 for none."""
+    encoding: str | None = None
+    """Another camera encoding by name, with its defaults (`merope encodings` lists them)."""
+    trains: Literal["branch", "branch+attention", "all"] | None = None
+    """What trains: the camera's modules, with them the self-attention beside them, or everything."""
+    lr: float | None = None
+    """Learning rate."""
+    parallel: Literal["fsdp", "hsdp", "replicate"] | None = None
+    """fsdp cuts all weights over all processes, hsdp over groups of --shard-size, replicate keeps all everywhere."""
+    shard_size: int | None = None
+    """Processes per sharding group of hsdp; fewer processes than that are one group."""
+    dtype: Literal["bfloat16", "float32"] | None = None
+    """Precision of matrix products and frozen weights; what trains is float32."""
+    no_checkpointing: bool = False
+    """Keep what the backward pass needs in place of computing blocks twice: faster, more memory."""
+    log_every: int | None = None
+    """Steps between two log entries."""
+    probe_every: int | None = None
+    """Steps between two probes of what the cameras are worth on a fixed batch."""
+    checkpoint_every: int | None = None
+    """Steps between two checkpoints."""
+    seed: int | None = None
+    """Seed of everything that is drawn."""
+
+    def apply(self, config: "FinetuneConfig", transformer: Any) -> "FinetuneConfig":
+        """The changed configuration, for a transformer of this configuration."""
+        from merope.encodings.registry import default_encoding, encoding_to_config
+        from merope.training.finetune_config import ParallelConfig
+
+        same = (
+            "steps",
+            "global_batch",
+            "micro_batch",
+            "trains",
+            "log_every",
+            "probe_every",
+            "checkpoint_every",
+            "seed",
+        )
+        values = {name: getattr(self, name) for name in same if getattr(self, name) is not None}
+        if self.dtype is not None:
+            values["compute_dtype"] = self.dtype
+        if self.no_checkpointing:
+            values["gradient_checkpointing"] = False
+        if self.lr is not None:
+            values["optimizer"] = replace(config.optimizer, learning_rate=self.lr)
+        if self.prefix_frames is not None:
+            values["spec"] = replace(config.spec, prefix_frames=self.prefix_frames)
+        if self.parallel is not None or self.shard_size is not None:
+            mode = self.parallel or config.parallel.mode
+            own = config.parallel.shard_size if mode == "hsdp" else None
+            values["parallel"] = ParallelConfig(
+                mode=mode, shard_size=own if self.shard_size is None else self.shard_size
+            )
+        if self.encoding is not None:
+            heads, head_dim = transformer["num_attention_heads"], transformer["attention_head_dim"]
+            made = default_encoding(
+                self.encoding, head_dim=head_dim, num_heads=max(1, heads // config.compression)
+            )
+            values |= {"encoding": encoding_to_config(made), "name": f"{config.name}-{self.encoding}"}
+        return replace(config, **values)
+
+
+def recipes() -> None:
+    """List the recipes of `merope train finetune`: the rows of the paper that each trains, and what it has of its own."""
+    from merope.recipes.wan import describe_recipes
+
+    print(describe_recipes())
+
+
+def finetune(
+    recipe: Annotated[str, tyro.conf.Positional],
+    *,
+    model: str,
+    data: tuple[Path, ...] = (),
+    output: Path | None = None,
+    adapter: str | None = None,
+    changes: Annotated[Changes, tyro.conf.arg(name="")] = Changes(),
+    device: str | None = None,
+    wandb: str | None = None,
+    plan: int | None = None,
+) -> None:
+    """Train a camera adapter, and the base where the recipe says so; run it again to go on where it stopped.
+
+    Runs in one process, or in many under torchrun:
+    `torchrun --nproc-per-node 8 -m merope train finetune RECIPE --model MODEL --data CACHE --output RUN`.
+    All processes must see the same files. A run may go on with another number of processes. Ctrl-C or SIGTERM saves
+    and stops; after a kill it goes on from its last checkpoint. The adapter is RUN/model/adapter.safetensors, and where
+    the base trains it is beside it in RUN/model/transformer: `merope generate MODEL --adapter RUN/model`.
+
+    Args:
+        recipe: What to train, such as nuscenes-merope; `merope train recipes` lists all.
+        model: Wan pipeline in diffusers' layout: a folder or a hub name. Its transformer alone is loaded.
+        data: Caches of latents, as `merope data encode` writes them, made with the same model. Size, length and rate of
+            the clips are theirs.
+        output: Folder of the run; default runs/RECIPE.
+        adapter: Adapter to go on from (a file, a folder or a hub name); by default a new one, which changes nothing at
+            first.
+        changes: What to change in the recipe.
+        device: Such as cuda or cpu; by default a GPU where there is one.
+        wandb: Weights & Biases project to log to as well.
+        plan: Print what each of this many GPUs would need, from configurations alone, and stop.
+    """
+    if wandb is not None:
+        require("wandb", purpose="--wandb")
+    from merope.generation.model_files import ModelConfigs
+    from merope.recipes.wan import find_recipe
+    from merope.training.memory import plan_memory
+
+    made = find_recipe(recipe)
+    configs = ModelConfigs.read(model)
+    config = changes.apply(
+        made({"transformer": configs.transformer, "vae": configs.vae}), configs.transformer
+    )
+    if plan is not None:
+        print(plan_memory(configs.transformer, config, num_processes=plan).table())
+        return
+    if not data:
+        raise ValueError("--data must name at least one cache of latents; `merope data encode` makes them.")
+    _train(config, configs, model, data, output or Path("runs") / config.name, adapter, device, wandb)
+
+
+def _train(
+    config: "FinetuneConfig",
+    configs: Any,
+    model: str,
+    data: tuple[Path, ...],
+    output: Path,
+    adapter: str | None,
+    device: str | None,
+    wandb: str | None,
+) -> None:
+    import torch
+
+    from merope.cli.street import quiet_autocast
+    from merope.data.latent_cache import LatentCaches
+    from merope.training.finetune import FinetuneTrainer, count_parameters
+    from merope.training.log_sinks import has_tensorboard
+    from merope.training.memory import GIB, plan_memory
+    from merope.training.parallel import joined_processes
+    from merope.training.pretrained import add_cameras, load_base
+
+    quiet_autocast()
+    clips = LatentCaches(data)
+    notes: list[str] = []
+    config = _fitted(config, clips, adapter, notes)
+    with joined_processes(device or ("cuda" if torch.cuda.is_available() else "cpu")) as processes:
+
+        def say(text: str) -> None:
+            if processes.is_first:
+                print(text, flush=True)
+
+        config.accumulation(processes.size)
+        for note in notes:
+            say(note)
+        if processes.is_first:
+            plan = plan_memory(
+                configs.transformer,
+                config,
+                num_processes=processes.size,
+                text_tokens=clips.description.text_length,
+            )
+            say(plan.table())
+            if processes.device.type == "cuda":
+                there = torch.cuda.get_device_properties(processes.device).total_memory
+                if plan.device > there:
+                    say(
+                        f"this plan needs {plan.device / GIB:.1f} GiB and {processes.device} has {there / GIB:.1f}: expect "
+                        "to run out. docs/wan.md says what makes it smaller."
+                    )
+        transformer = load_base(model, config)
+        trainer = FinetuneTrainer(
+            output,
+            config,
+            transformer=transformer,
+            adapter=add_cameras(transformer, config, start=adapter),
+            clips=clips,
+            processes=processes,
+            wandb=wandb,
+        )
+        trains, everything = count_parameters(trainer.transformer)
+        say(
+            f"{config.name}: {trains / 1e6:,.2f} M of {everything / 1e6:,.2f} M parameters train ({config.trains}); "
+            f"{config.steps} steps of {config.global_batch} clips = {processes.size} processes x {config.micro_batch} x "
+            f"{trainer.accumulation}, {config.parallel.mode}, on {len(clips)} clips of "
+            f"{trainer.batches.sampler.num_clusters} clusters, in {output}"
+        )
+        if not has_tensorboard():
+            say("no TensorBoard files: pip install 'merope[tensorboard]'")
+        trainer.run()
+        state = "finished" if trainer.step == config.steps else "stopped; the same command goes on"
+        say(f"{state} at step {trainer.step}; the model is in {output / 'model'}")
+
+
+def _fitted(
+    config: "FinetuneConfig", clips: "LatentCaches", adapter: str | None, notes: list[str]
+) -> "FinetuneConfig":
+    """The configuration with size, length and rate of the clips, and the translation scale that goes with them.
+
+    ``notes`` gets a line for each thing that is not the recipe's own.
+    """
+    from merope.adapters import read_adapter_config
+    from merope.training.motion import needs_scale, with_scale_of
+
+    described, spec = clips.description, config.spec
+    # One reading of one clip: the rate is each clip's own and the same for all.
+    sizes: dict[str, Any] = {
+        "height": described.height,
+        "width": described.width,
+        "num_frames": described.num_frames,
+        "fps": clips[0].fps,
+    }
+    different = {name: value for name, value in sizes.items() if getattr(spec, name) != value}
+    if different:
+        notes.append(
+            "the clips decide: "
+            + ", ".join(
+                f"{name} {value} (the recipe's: {getattr(spec, name)})" for name, value in different.items()
+            )
+        )
+        config = replace(config, spec=replace(spec, **different))
+    if not needs_scale(config.encoding):
+        return config
+    if adapter is not None:
+        stored = read_adapter_config(adapter)["encoding"]
+        if stored["name"] == config.encoding["name"]:
+            notes.append(f"translation scale: {stored['scale']['per_metre']:.4g} per metre, the adapter's")
+            return replace(config, encoding={**config.encoding, "scale": stored["scale"]})
+    encoding = with_scale_of(
+        config.encoding, [clips.poses(number) for number in range(len(clips))], config.spec
+    )
+    scale = encoding["scale"]
+    notes.append(
+        f"translation scale: {scale['per_metre']:.4g} units per metre, from the clips' motion; their longest baseline: "
+        f"{scale['reach']:.4g} m"
+    )
+    return replace(config, encoding=encoding)
