@@ -191,7 +191,7 @@ class MeropePipeline(WanPipeline):
         seeds: int | Sequence[int] | None = None,
         latents: Float[Tensor, "clip chan time row col"] | None = None,
         prompt_embeds: Float[Tensor, "prompts words dim"] | None = None,
-        negative_prompt_embeds: Float[Tensor, "prompts words dim"] | None = None,
+        negative_prompt_embeds: Float[Tensor, "negatives negative_words dim"] | None = None,
         output_type: OutputType = "np",
         return_dict: bool = True,
         callback_on_step_end: Callable[..., Any] | PipelineCallback | MultiPipelineCallbacks | None = None,
