@@ -5,11 +5,18 @@ import pickle
 
 import pytest
 import torch
-from accelerate import cpu_offload
+from accelerate import cpu_offload, cpu_offload_with_hook
+from diffusers.hooks import apply_group_offloading
 from diffusers.models.attention_dispatch import _AttentionBackendRegistry
 from diffusers.models.transformers.transformer_wan import WanAttnProcessor
+from peft import LoraConfig
+from safetensors.torch import load_file
 from torch import nn
 
+from merope.adapters import load_adapter, save_adapter
+from merope.adapters.base_identity import base_identity
+from merope.adapters.checkpoint import adapter_tensors
+from merope.adapters.wrapping import WrappedBranchWarning
 from merope.cameras.scenes import random_drive
 from merope.encodings.latitude_up import LatitudeUpMap
 from tests.support.fresh_python import run_python
@@ -45,12 +52,87 @@ def test_weights_that_are_fetched_for_each_call_give_the_same_answer(name):
     torch.testing.assert_close(run(adapter), expected)
 
 
+@KINDS
+def test_a_model_that_is_moved_for_each_call_gives_the_same_answer(name):
+    # What a pipeline's enable_model_cpu_offload puts on every model; it asks for a GPU by itself.
+    adapter = stirred(attached(two_blocks(), name))
+    expected = run(adapter)
+    _, hook = cpu_offload_with_hook(adapter.transformer, execution_device=torch.device("cpu"))
+    torch.testing.assert_close(run(adapter), expected)
+    hook.offload()
+    torch.testing.assert_close(run(adapter), expected)
+
+
+@KINDS
+@pytest.mark.parametrize("level", ["block_level", "leaf_level"])
+def test_groups_of_weights_that_are_fetched_for_each_call_give_the_same_answer(name, level):
+    adapter = stirred(attached(two_blocks(), name))
+    with torch.no_grad():
+        expected = run(adapter)
+        apply_group_offloading(
+            adapter.transformer,
+            onload_device=torch.device("cpu"),
+            offload_device=torch.device("cpu"),
+            offload_type=level,
+            num_blocks_per_group=1 if level == "block_level" else None,
+        )
+        torch.testing.assert_close(run(adapter), expected)
+        # Every weight of the cameras is in a group: nothing of them would stay behind.
+        assert _not_in_a_group(adapter) == []
+
+
+def _not_in_a_group(adapter):
+    """Names of camera weights that group offloading would leave where they are."""
+    held = set()
+    for module in adapter.transformer.modules():
+        hooks = getattr(module, "_diffusers_hook", None)
+        hook = hooks.get_hook("group_offloading") if hooks else None
+        if hook is not None:
+            for inner in hook.group.modules:
+                held |= {id(parameter) for parameter in inner.parameters()}
+            held |= {id(parameter) for parameter in hook.group.parameters}
+    return [
+        name
+        for block, branch in adapter.branches.items()
+        for name, parameter in branch.named_parameters()
+        if id(parameter) not in held
+    ]
+
+
+def _groups(model):
+    apply_group_offloading(
+        model,
+        onload_device=torch.device("cpu"),
+        offload_device=torch.device("cpu"),
+        offload_type="leaf_level",
+    )
+    return model
+
+
+@pytest.mark.parametrize("offload", [lambda m: cpu_offload(m, execution_device=torch.device("cpu")), _groups])
 @pytest.mark.parametrize("name", ["merope", "scope"])
-def test_an_offloaded_transformer_takes_no_new_modules(name):
-    model = cpu_offload(two_blocks(), execution_device=torch.device("cpu"))
+def test_an_offloaded_transformer_takes_no_new_modules(name, offload):
+    model = offload(two_blocks())
     with pytest.raises(ValueError, match=r"weights of block 0 are offloaded.*Attach first, then offload"):
         attached(model, name)
     assert not any(hasattr(block, "camera_branch") for block in model.blocks)
+
+
+@pytest.mark.parametrize("name", ["merope", "rayrope", "cameractrl", "scope"])
+def test_offloaded_adapters_are_saved_and_asked_whether_they_are_zero(name, tmp_path):
+    path = tmp_path / "adapter.safetensors"
+    model = two_blocks()
+    identity = base_identity(model)
+    adapter = attached(model, name)
+    cpu_offload(model, execution_device=torch.device("cpu"))
+    assert adapter.is_zero
+    model = two_blocks()
+    adapter = stirred(attached(model, name))
+    expected = run(adapter)
+    cpu_offload(model, execution_device=torch.device("cpu"))
+    assert not adapter.is_zero
+    save_adapter(path, adapter, base=identity)
+    assert torch.equal(run(load_adapter(path, two_blocks())), expected)
 
 
 @KINDS
@@ -209,6 +291,70 @@ def test_wrapped_projections_of_the_backbone_are_called_as_they_are(name):
     out.square().sum().backward()
     added = [layer for part in (attn.to_q, attn.to_k, attn.to_v) for layer in (part.down, part.up)]
     assert all(layer.weight.grad.abs().max() > 0 for layer in added)
+
+
+LORA = LoraConfig(r=2, target_modules=["to_q", "to_k", "to_v", "to_out.0"], init_lora_weights=False)
+
+
+def lora_names(model):
+    return [name for name, _ in model.named_parameters() if ".lora_" in name]
+
+
+@pytest.mark.parametrize("name", ["merope", "scope", "rerope"])
+def test_low_rank_additions_of_the_backbone_stay_when_cameras_come_and_go(name, tmp_path):
+    torch.manual_seed(3)
+    model = two_blocks()
+    model.add_adapter(LORA)
+    before, added = model(**inputs())[0], lora_names(model)
+    assert (before - two_blocks()(**inputs())[0]).abs().max() > 1e-3
+    keys = list(model.state_dict())
+    adapter = attached(model, name)
+    if name != "rerope":
+        assert torch.equal(run(adapter), before)
+    assert lora_names(model) == added
+    save_adapter(tmp_path / "a.safetensors", stirred(adapter))
+    assert not [
+        key for key in load_file(str(tmp_path / "a.safetensors")) if "lora" in key or "base_layer" in key
+    ]
+    expected = run(adapter)
+    adapter.detach()
+    assert list(model.state_dict()) == keys
+    assert torch.equal(model(**inputs())[0], before)
+    # The base is known by its own weights, whatever stands beside them.
+    assert torch.equal(run(load_adapter(tmp_path / "a.safetensors", model)), expected)
+    assert load_adapter(tmp_path / "a.safetensors", two_blocks()).blocks == (0, 1)
+
+
+@pytest.mark.filterwarnings("ignore::merope.adapters.wrapping.WrappedBranchWarning")
+def test_low_rank_additions_that_reach_a_branch_are_said_and_not_saved(tmp_path):
+    path = tmp_path / "a.safetensors"
+    adapter = stirred(attached(two_blocks(), "merope"))
+    keys = list(adapter_tensors(adapter))
+    save_adapter(path, adapter)
+    alone = load_file(str(path))
+    adapter.transformer.add_adapter(LORA)
+    assert any("camera_branch" in name for name in lora_names(adapter.transformer))
+    with pytest.warns(
+        WrappedBranchWarning, match=r"wrapped 6 layers .*0\.to_q, .*exclude_modules=.*camera_branch"
+    ) as said:
+        run(adapter)
+    assert len(said) == 1
+    save_adapter(path, adapter)
+    saved = load_file(str(path))
+    assert list(adapter_tensors(adapter)) == keys
+    assert saved.keys() == alone.keys()
+    assert all(torch.equal(saved[key], alone[key]) for key in saved)
+    adapter.detach()
+    assert lora_names(adapter.transformer)
+
+
+def test_low_rank_additions_that_leave_branches_out_are_not_mentioned(recwarn):
+    model = two_blocks()
+    adapter = stirred(attached(model, "merope"))
+    model.add_adapter(LoraConfig(r=2, target_modules=["to_q", "to_k"], exclude_modules=r".*camera_branch.*"))
+    run(adapter)
+    assert lora_names(model) and not any("camera_branch" in name for name in lora_names(model))
+    assert not [warning for warning in recwarn if warning.category is WrappedBranchWarning]
 
 
 # Copies

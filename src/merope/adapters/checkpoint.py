@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import align_module_device
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -17,7 +16,7 @@ from merope.adapters.finding import find_adapter
 from merope.adapters.signals import InputMap
 from merope.adapters.spec import VideoSpec
 from merope.adapters.wan import CameraAdapter, attach
-from merope.adapters.wrapping import own_modules
+from merope.adapters.wrapping import fetched, own_modules
 from merope.encodings.base import CameraEncoding
 from merope.encodings.registry import (
     encoding_from_config,
@@ -90,8 +89,8 @@ def _whole_tensors(adapter: CameraAdapter) -> dict[str, Tensor]:
     """`adapter_tensors` with their values, also of modules whose weights another library fetches for each call."""
     found: dict[str, Tensor] = {}
     for block, branch in adapter.branches.items():
-        for module_name, module in own_modules(branch):
-            with align_module_device(module):
+        with fetched(branch):
+            for module_name, module in own_modules(branch):
                 for name, value in _tensors_of(module_name, module):
                     if value.device.type == "meta" or type(value) is not Tensor:
                         raise ValueError(

@@ -15,7 +15,7 @@ from merope.adapters.calls import call_state, has_replaced_call, replace_call, r
 from merope.adapters.injections import Injection, make_injection
 from merope.adapters.schedules import Schedule, scheduled_blocks
 from merope.adapters.signals import CameraSignals, InputMap, camera_signals
-from merope.adapters.wrapping import warn_of_wrapped
+from merope.adapters.wrapping import fetched, warn_of_wrapped
 from merope.cameras.rays import ViewRays
 from merope.encodings.base import CameraEncoding, FeatureEncoding
 from merope.operators import CameraOperator
@@ -113,7 +113,11 @@ class CameraAdapter:
     @property
     def is_zero(self) -> bool:
         """Whether cameras would be ignored because nothing was learned yet; never for an encoding without cameras."""
-        return bool(self.blocks) and all(branch.is_zero for branch in self.branches.values())
+        for branch in self.branches.values():
+            with fetched(branch):
+                if not branch.is_zero:
+                    return False
+        return bool(self.blocks)
 
     def signals(self, rays: ViewRays, *, device: torch.device | str | None = None) -> CameraSignals:
         """What the blocks take of a clip's rays; make it once per clip.

@@ -1,13 +1,15 @@
-"""Camera modules whose layers another library has wrapped: low-rank additions that find layers by their names.
+"""Camera modules in the hands of other libraries: layers wrapped by low-rank additions, weights fetched for each call.
 
 `peft` looks for names such as ``to_q``, which camera branches have too. What it puts around a layer keeps the layer as
-``base_layer``.
+``base_layer``. `accelerate` leaves shapes alone (meta tensors) where weights are offloaded one module at a time.
 """
 
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from accelerate.utils import align_module_device
 from torch import nn
 
 
@@ -22,6 +24,15 @@ def own_modules(module: Any, name: str = "") -> Iterator[tuple[str, nn.Module]]:
     yield name, module
     for inner, child in module.named_children():
         yield from own_modules(child, f"{name}.{inner}" if name else inner)
+
+
+@contextmanager
+def fetched(module: nn.Module) -> Iterator[None]:
+    """Within the block all weights of a module are here, where they are offloaded too; what is changed may be lost."""
+    with ExitStack() as stack:
+        for part in module.modules():
+            stack.enter_context(align_module_device(part))
+        yield
 
 
 def warn_of_wrapped(branches: Mapping[int, nn.Module]) -> bool:
