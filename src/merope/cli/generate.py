@@ -136,8 +136,8 @@ def generate(
     missing = [flag for flag in list(single)[:3] if single[flag] is None]
     if manifest is None and missing:
         raise UsageError(
-            f"what to generate? {', '.join(missing)} is missing. Name a --manifest of cases, or all of --trajectory, --format "
-            "and --prompt for one clip."
+            f"what to generate? {', '.join(missing)} is missing. Name a --manifest of cases, or for one clip all of "
+            "--trajectory, --format and --prompt."
         )
     from merope.generation.processes import Processes, StoppedElsewhere
     from merope.generation.runs import make_clips

@@ -145,8 +145,9 @@ def make_clips(
     """Make every batch and write its clips; the ids of those that were made, and those that failed.
 
     ``pipeline`` is a `MeropePipeline`. A clip that fails does not stop the others; a batch that fails is tried again clip
-    by clip, so that only those fail that have to, such as those that a smaller memory holds one at a time. Folders appear whole: a run that is interrupted leaves
-    finished clips alone. ``about`` is stored in every ``result.json`` (names of model and adapter, scheduler, device).
+    by clip, so that only those fail that have to, such as too many at once for a GPU's memory. Folders appear whole: a
+    run that is interrupted leaves finished clips alone. ``about`` is stored in every ``result.json`` (names of model and
+    adapter, scheduler, device).
     """
     made: list[str] = []
     failures: list[Failure] = []
