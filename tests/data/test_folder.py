@@ -198,3 +198,51 @@ def test_meta_says_what_is_known(tmp_path):
         "cluster": "all",
         "provenance": {"seed": 1},
     }
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A clip of pictures and a clip of a video."""
+    root = tmp_path_factory.mktemp("whole")
+    write(root, "pictures", depth=np.ones((FRAMES, HEIGHT, WIDTH), np.float32))
+    shutil.rmtree(write(root, "video") / "frames")
+    write_video(root / "video" / "video.mp4", frames(), fps=12)
+    return root
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pictures/frames/frame_00002.png",
+        "pictures/depth.npz",
+        "pictures/poses.json",
+        "pictures/lens.json",
+        "pictures/meta.json",
+        "video/video.mp4",
+    ],
+)
+def test_mutated_files_cost_their_clip_and_nothing_else(whole, tmp_path, name):
+    root = tmp_path / "root"
+    shutil.copytree(whole, root)
+    content = (root / name).read_bytes()
+    rng = np.random.default_rng(len(name))
+    refused = 0
+    for turn in range(40):
+        mutated = bytearray(content)
+        place, length = int(rng.integers(len(content))), int(rng.integers(1, 50))
+        if turn % 4 == 0:
+            del mutated[place:]
+        elif turn % 4 == 1:
+            del mutated[place : place + length]
+        elif turn % 4 == 2:
+            mutated[place:place] = rng.bytes(length)
+        else:
+            mutated[place : place + length] = rng.bytes(length)
+        (root / name).write_bytes(bytes(mutated))
+        try:
+            clip = read_clip((root / name).parents[len(name.split("/")) - 2])
+            assert clip.frames().shape == (FRAMES, HEIGHT, WIDTH, 3)
+            clip.depth()
+        except ClipError:
+            refused += 1
+    assert refused > 20

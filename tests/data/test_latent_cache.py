@@ -3,6 +3,7 @@
 import json
 import pickle
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -279,3 +280,12 @@ def test_the_manifest_says_what_made_the_cache(tmp_path):
     (tmp_path / "cache" / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(CacheError, match="not normalised"):
         LatentCache(tmp_path / "cache")
+
+
+def test_threads_may_read_one_cache(tmp_path, monkeypatch):
+    monkeypatch.setattr("merope.data.latent_cache._OPEN_SHARDS", 2)
+    cache = write_cache(tmp_path / "cache", range(6), shard_bytes=1)
+    wanted = [random_clip(number).T_world_cam for number in range(6)]
+    with ThreadPoolExecutor(4) as pool:
+        for index, clip in enumerate(pool.map(lambda index: cache[index % 6], range(200))):
+            assert torch.equal(clip.T_world_cam, wanted[index % 6])

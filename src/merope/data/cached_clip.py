@@ -24,7 +24,7 @@ class CacheWarning(UserWarning):
     """What a cache holds is unlikely to be meant."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CachedClip:
     """One encoded clip, as it is read: float32 latents on the CPU, cameras of all its frames."""
 

@@ -27,7 +27,7 @@ class ClipError(MeropeError):
         return type(self), (self.source, self.clip_id, self.reason)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Clip:
     """A video with one pose per frame. A data set is a sequence of these, whatever its files look like.
 

@@ -350,18 +350,18 @@ class LatentCache:
         return self.folder / self._shards[shard]["folder"] / _LATENTS
 
     def _opened(self, shard: int) -> tuple[Any, list[dict[str, Any]]]:
-        if shard in self._open:
-            self._open.move_to_end(shard)
-            return self._open[shard]
-        try:
-            file = safe_open(str(self._path(shard)), framework="pt")
-            rows = json.loads(file.metadata()["clips"])
-        except (SafetensorError, OSError, KeyError, ValueError) as error:
-            raise CacheError(f"{self._path(shard)} cannot be read: {error}. {_MEND}") from error
-        self._open[shard] = file, rows
+        # Taken out and put back in single steps: threads that read ahead share this cache.
+        opened = self._open.pop(shard, None)
+        if opened is None:
+            try:
+                file = safe_open(str(self._path(shard)), framework="pt")
+                opened = file, json.loads(file.metadata()["clips"])
+            except (SafetensorError, OSError, KeyError, ValueError) as error:
+                raise CacheError(f"{self._path(shard)} cannot be read: {error}. {_MEND}") from error
+        self._open[shard] = opened
         if len(self._open) > _OPEN_SHARDS:
             self._open.popitem(last=False)
-        return file, rows
+        return opened
 
 
 class LatentCaches:
