@@ -78,26 +78,28 @@ def _transformer(version: str) -> dict[str, Any]:
 
 
 def _autoencoder(version: str) -> dict[str, Any]:
+    channels = 48 if version == "2.2" else 16
     small: dict[str, Any] = {
         "base_dim": 3,
+        "z_dim": channels,
         "dim_mult": [1, 1, 1, 1],
         "num_res_blocks": 1,
         "temperal_downsample": [False, True, True],
+        # Near those of its latents, so that normalised ones have a deviation near 1 as Wan's have; and not 0 and 1, so
+        # that a normalisation that is left out or undone twice shows.
+        "latents_mean": [0.004 * (channel - channels / 2) for channel in range(channels)],
+        "latents_std": [0.12 + 0.001 * channel for channel in range(channels)],
     }
     if version == "2.1":
-        return {**small, "z_dim": 16}
+        return small
     return {
         **small,
-        "z_dim": 48,
         "decoder_base_dim": 3,
         "is_residual": True,
         "in_channels": 12,
         "out_channels": 12,
         "patch_size": 2,
         "scale_factor_spatial": 16,
-        # Not 0 and 1, so that a normalisation that is left out or undone twice shows.
-        "latents_mean": [0.01 * (channel - 24) for channel in range(48)],
-        "latents_std": [0.5 + 0.02 * channel for channel in range(48)],
     }
 
 
