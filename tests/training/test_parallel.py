@@ -182,12 +182,15 @@ def test_another_configuration_is_refused_by_name(folder, alone):
             processes,
             seed=3,
             optimizer=OptimizerConfig(learning_rate=2e-3),
+            log_every=3,
+            parallel=ParallelConfig(mode="replicate"),
         )
         with pytest.raises(CheckpointMismatch) as raised:
             trainer.run(progress=False)
     assert "optimizer.learning_rate is 0.001, this run has 0.002" in str(raised.value)
     assert "seed is 0, this run has 3" in str(raised.value)
-    assert "parallel" not in str(raised.value)
+    assert "log_every" not in str(raised.value)
+    assert "mode" not in str(raised.value)
 
 
 def test_other_clips_and_another_base_are_refused_by_name(folder, alone):

@@ -134,7 +134,7 @@ def finetune(
     from merope.training.memory import plan_memory
 
     made = find_recipe(recipe)
-    configs = ModelConfigs.read(model)
+    configs = ModelConfigs.read(model, adapter=adapter)
     config = changes.apply(
         made({"transformer": configs.transformer, "vae": configs.vae}), configs.transformer
     )
@@ -160,6 +160,7 @@ def _train(
 
     from merope.cli.street import quiet_autocast
     from merope.data.latent_cache import LatentCaches
+    from merope.generation.model_files import trained_transformer
     from merope.training.finetune import FinetuneTrainer, count_parameters
     from merope.training.log_sinks import has_tensorboard
     from merope.training.memory import GIB, plan_memory
@@ -194,7 +195,9 @@ def _train(
                         f"this plan needs {plan.device / GIB:.1f} GiB and {processes.device} has {there / GIB:.1f}: expect "
                         "to run out. docs/wan.md says what makes it smaller."
                     )
-        transformer = load_base(model, config)
+        # An adapter that was trained together with its base brings it along.
+        trained = None if adapter is None else trained_transformer(configs.adapter_file)
+        transformer = load_base(model, config, trained=trained)
         trainer = FinetuneTrainer(
             output,
             config,

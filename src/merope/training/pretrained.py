@@ -17,8 +17,10 @@ from merope.training.config import differences
 from merope.training.finetune_config import FinetuneConfig
 
 
-def load_base(model: str | Path, config: FinetuneConfig) -> Any:
+def load_base(model: str | Path, config: FinetuneConfig, *, trained: str | Path | None = None) -> Any:
     """The transformer of a pipeline in diffusers' layout, from a folder or by its hub name, on the CPU.
+
+    ``trained`` is the folder of a transformer that takes the pipeline's place, as a run that trains the base leaves it.
 
     Memory: what trains whole is read in float32, and a file in float32 is then only mapped, so that all processes of a
     machine share one copy of it. A frozen base is read in the precision that it computes in: 2 bytes per parameter and
@@ -28,12 +30,13 @@ def load_base(model: str | Path, config: FinetuneConfig) -> Any:
         MeropeError: if there is no such model, or it is not to be had offline.
     """
     exact = config.trains == "all" or config.compute_dtype == "float32"
+    dtype = torch.float32 if exact else torch.bfloat16
+    if trained is not None:
+        return WanTransformer3DModel.from_pretrained(str(trained), torch_dtype=dtype)
     if Path(model).is_dir() and not (Path(model) / "transformer" / "config.json").is_file():
         raise MeropeError(f"{model} is no pipeline in diffusers' layout: it has no transformer/config.json.")
     try:
-        return WanTransformer3DModel.from_pretrained(
-            str(model), subfolder="transformer", torch_dtype=torch.float32 if exact else torch.bfloat16
-        )
+        return WanTransformer3DModel.from_pretrained(str(model), subfolder="transformer", torch_dtype=dtype)
     except OSError as error:
         reason = str(error).strip().splitlines()[0]
         raise MeropeError(
