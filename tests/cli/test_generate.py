@@ -350,6 +350,17 @@ def test_processes_share_clips_out_and_make_the_same_frames(tmp_path, cases, fin
     assert all(np.array_equal(one[name], several[name]) for name in CLIPS)
 
 
+def test_processes_make_one_clip_together(tmp_path, cases, finished, capfd):
+    out = tmp_path / "out"
+    assert shared_run(2, command(out, "--share", "clip", manifest=cases)) == {0: 0, 1: 0}
+    assert capfd.readouterr().out.count("3 clips made") == 1
+    one, together = frames_of(finished), frames_of(out)
+    for name in CLIPS:
+        assert np.abs(one[name].astype(int) - together[name]).max() <= 1
+    assert json.loads((out / "rain" / "left" / "result.json").read_text())["processes_per_clip"] == 2
+    assert not hidden(out)
+
+
 def test_a_mistake_is_said_once_and_every_process_ends(tmp_path, cases, capfd):
     assert shared_run(2, command(tmp_path / "out", "--num-frames", "12", manifest=cases)) == {0: 1, 1: 1}
     assert capfd.readouterr().err.count("Use 9 or 13") == 1

@@ -59,6 +59,7 @@ def generate(
     offload: Offload = "none",
     tiling: bool = False,
     batch: int = 1,
+    share: Literal["clips", "clip"] = "clips",
     self_check: bool = False,
     allow_untrained: bool = False,
     overwrite: bool = False,
@@ -110,6 +111,8 @@ def generate(
         offload: Keep weights in CPU memory: whole models, single layers (least memory, slowest) or groups of blocks.
         tiling: Encode and decode frames in tiles: less memory at large sizes.
         batch: Clips at once; frames may then differ in the last bit from those that are made alone.
+        share: What several processes share out: whole clips, or each clip, its frames over all of them, which is for one
+            clip sooner or in less memory; its frames may differ in the last bit.
         self_check: First make sure that two trajectories give two answers.
         allow_untrained: Run although the cameras would be ignored: no adapter, or all its branches zero.
         overwrite: Make clips anew that are there with other settings.
@@ -142,7 +145,7 @@ def generate(
     from merope.generation.processes import Processes, StoppedElsewhere
     from merope.generation.runs import make_clips
 
-    processes = Processes.from_environment()
+    processes = Processes.from_environment(backend=_backend(share, device))
     # A job that is told to end leaves finished clips and nothing else, as it does at Ctrl-C.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -193,12 +196,15 @@ def generate(
             change = processes.from_first(pipeline.self_check)
             if processes.is_first:
                 print(f"self-check: another trajectory changes the answer by {change:.2g} of its norm")
+        together = share == "clip" and processes.world > 1
         made, failures = make_clips(
             pipeline,
-            plan.work[processes.rank :: processes.world],
+            plan.work if together else plan.work[processes.rank :: processes.world],
             out,
             plan.sampling,
-            about=about,
+            about={**about, "processes_per_clip": processes.world if together else 1},
+            together=together,
+            writes=processes.is_first or not together,
             allow_untrained=allow_untrained,
             progress=processes.is_first,
         )
@@ -355,6 +361,14 @@ def _place(device: str | None, local_rank: int, offload: Offload) -> str:
             f"--offload {offload} moves weights between a GPU and the CPU; the device is {place}."
         )
     return place
+
+
+def _backend(share: str, device: str | None) -> str:
+    """How processes talk: GPUs that share a clip exchange keys and values, all others words alone."""
+    import torch
+
+    on_gpus = torch.cuda.is_available() and not (device or "cuda").startswith("cpu")
+    return "cpu:gloo,cuda:nccl" if share == "clip" and on_gpus else "gloo"
 
 
 def _precision(dtype: Dtype, place: str) -> str:

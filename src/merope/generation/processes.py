@@ -29,10 +29,11 @@ class Processes:
     """This process among those of its machine: the number of its GPU."""
 
     @classmethod
-    def from_environment(cls) -> Self:
+    def from_environment(cls, *, backend: str = "gloo") -> Self:
         """Read what torchrun sets (RANK, WORLD_SIZE, LOCAL_RANK) and join the others; `leave` at the end.
 
-        They meet over gloo, on the CPU: only words are exchanged, never tensors.
+        They meet over gloo, on the CPU, for only words are exchanged; ``backend`` is for processes that exchange tensors
+        too, "cpu:gloo,cuda:nccl" on GPUs.
 
         Raises:
             MeropeError: if the variables contradict each other, or say where to meet in part only.
@@ -49,8 +50,11 @@ class Processes:
                 + ". Start the processes with: torchrun --nproc_per_node N -m merope generate ..."
             )
         # Whoever has fewer or shorter clips waits for the others, and that may take days.
-        torch.distributed.init_process_group("gloo", rank=rank, world_size=world, timeout=timedelta(days=30))
-        return cls(rank=rank, world=world, local_rank=int(os.environ.get("LOCAL_RANK", str(rank))))
+        local_rank = int(os.environ.get("LOCAL_RANK", str(rank)))
+        if "nccl" in backend:
+            torch.cuda.set_device(local_rank)
+        torch.distributed.init_process_group(backend, rank=rank, world_size=world, timeout=timedelta(days=30))
+        return cls(rank=rank, world=world, local_rank=local_rank)
 
     @property
     def is_first(self) -> bool:

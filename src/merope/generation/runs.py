@@ -3,7 +3,8 @@
 import platform
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch
 from tqdm import tqdm
 
 import merope
+from merope.adapters.clip_sharding import share_clip
 from merope.data.generated import read_result, write_generated
 from merope.data.video import Frames
 from merope.errors import MeropeError
@@ -133,13 +135,15 @@ def batches(clips: Sequence[Clip], size: int) -> list[list[Clip]]:
 
 
 def make_clips(
-    pipeline: Callable[..., Any],
+    pipeline: Any,
     work: Sequence[Sequence[Clip]],
     out: Path,
     sampling: Sampling,
     *,
     about: dict[str, Any],
     allow_untrained: bool = False,
+    together: bool = False,
+    writes: bool = True,
     progress: bool = True,
 ) -> tuple[list[str], list[Failure]]:
     """Make every batch and write its clips; the ids of those that were made, and those that failed.
@@ -148,6 +152,9 @@ def make_clips(
     by clip, so that only those fail that have to, such as too many at once for a GPU's memory. Folders appear whole: a
     run that is interrupted leaves finished clips alone. ``about`` is stored in every ``result.json`` (names of model and
     adapter, scheduler, device).
+
+    ``together``: all processes of the run make each clip together (`share_clip`), given the same ``work``; the one that
+    ``writes`` writes it and answers for all, the others have nothing to tell.
     """
     made: list[str] = []
     failures: list[Failure] = []
@@ -155,14 +162,19 @@ def make_clips(
     def attempt(batch: Sequence[Clip]) -> None:
         began = time.monotonic()
         try:
-            output = _call(pipeline, batch, sampling, allow_untrained)
+            # An error in one of the processes is then one in all, and they stay in step.
+            with share_clip(pipeline.transformer) if together else nullcontext():
+                output = _call(pipeline, batch, sampling, allow_untrained)
         except Exception as error:
             if len(batch) > 1:
                 for clip in batch:
                     attempt([clip])
                 return
-            failures.append(_failure(batch[0], error))
+            if writes:
+                failures.append(_failure(batch[0], error))
             bar.update()
+            return
+        if not writes:
             return
         timing = {
             "seconds_per_clip": round((time.monotonic() - began) / len(batch), 3),
@@ -195,9 +207,7 @@ def _failure(clip: Clip, error: Exception) -> Failure:
     return Failure(clip_id=clip.clip_id, message=message, trace="".join(traceback.format_exception(error)))
 
 
-def _call(
-    pipeline: Callable[..., Any], clips: Sequence[Clip], sampling: Sampling, allow_untrained: bool
-) -> Any:
+def _call(pipeline: Any, clips: Sequence[Clip], sampling: Sampling, allow_untrained: bool) -> Any:
     """The pipeline's output for clips that agree in size, frames and what is given."""
     spec = clips[0].spec
     given = [clip.given_frames() for clip in clips]
