@@ -64,3 +64,13 @@ def test_the_random_state_of_the_caller_is_left_alone(tmp_path):
     state = torch.random.get_rng_state()
     make_tiny_wan(tmp_path / "wan")
     assert torch.equal(state, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+def test_normalised_latents_are_near_unit_deviation_and_their_posterior_is_narrow(tmp_path, version):
+    vae = AutoencoderKLWan.from_pretrained(make_tiny_wan(tmp_path / "wan", version=version) / "vae")
+    video = 2 * torch.rand(1, 3, 9, 64, 64) - 1
+    posterior = vae.encode(video).latent_dist
+    scale = torch.tensor(vae.config.latents_std).view(1, -1, 1, 1, 1)
+    assert 0.3 < float((posterior.mean / scale).std()) < 3
+    assert float((posterior.std / scale).max()) < 0.2
