@@ -3,6 +3,8 @@
 One time per clip for Wan2.1; one per token, zero on the given frames, for Wan2.2.
 """
 
+import inspect
+
 import pytest
 import torch
 from accelerate import cpu_offload
@@ -184,3 +186,42 @@ def test_one_step_is_seen_in_the_output(wan):
     assert not adapter.is_zero
     given = wan.spec.prefix_latents
     assert (wan.velocity(model, adapter).detach() - before)[:, :, given:].abs().max() > 1e-5
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda w: {"sigma": torch.full((1, 18), 0.6)},
+            r"sigma must hold one number per clip, \[1\]; got \[1, 18\]",
+        ),
+        (lambda w: {"sigma": torch.tensor(0.6)}, r"sigma must hold one number per clip, \[1\]; got \[\]"),
+        (
+            lambda w: {"timestep": torch.zeros(1, 12)},
+            r"timestep must hold one number per clip, .*token_timesteps",
+        ),
+        (
+            lambda w: {"noisy": w.noise[:, :, :2]},
+            r"noisy must have shape \[1, \d+, 3, 4, 6\].* for 9 frames of",
+        ),
+        (
+            lambda w: {"clean": w.clean[:, :1]},
+            r"clean must hold latents of the same clips, channels and size",
+        ),
+    ],
+)
+def test_levels_and_latents_of_another_shape_are_refused_before_the_network_sees_them(wan, change, message):
+    model = wan.transformer()
+    given = {"noisy": wan.noise, "clean": wan.clean, "sigma": wan.sigma, "cameras": None, "spec": wan.spec}
+    # Without the shape checks of the test run, which a user does not have.
+    plain = inspect.unwrap(predict_velocity)
+    with pytest.raises(ValueError, match=message):
+        plain(model, None, **{**given, **change(wan)})
+
+
+def test_a_prefix_that_is_not_given_whole_is_refused(wans):
+    wan = wans["2.2"]
+    with pytest.raises(
+        ValueError, match=r"clean must hold the 2 latent frames that are given \(5 frames\); got 1"
+    ):
+        predict_velocity(wan.transformer(), None, wan.noise, wan.clean[:, :, :1], wan.sigma, None, wan.spec)

@@ -92,7 +92,11 @@ def predict_velocity(
     The velocity of the prefix itself is meaningless and carries no loss. ``adapter`` and ``cameras`` None run the
     base model. ``timestep`` and ``per_token`` are those of `token_timesteps`; ``dtype`` is what a network of half
     precision takes its latents in.
+
+    Raises:
+        ValueError: if latents are not of the spec's shape, or levels and timesteps not one per clip.
     """
+    _require_shapes(noisy, clean, sigma, timestep, spec)
     inputs = impose_prefix(noisy, clean, spec)
     if text is None:
         # Any: torch types every attribute of a module as a tensor or a module.
@@ -109,6 +113,35 @@ def predict_velocity(
         return output
     level = sigma.clamp_min(_SIGMA_FLOOR)[:, None, None, None, None]
     return (inputs - output) / level
+
+
+def _require_shapes(
+    noisy: Tensor, clean: Tensor, sigma: Tensor, timestep: Tensor | None, spec: VideoSpec
+) -> None:
+    """What the network itself would refuse deep inside, or broadcast in silence."""
+    wanted = (len(noisy), *spec.latent_shape)
+    if tuple(noisy.shape) != wanted:
+        raise ValueError(
+            f"noisy must have shape {list(wanted)} (clip, channel, latent frame, row, column) for {spec.num_frames} frames "
+            f"of {spec.height} x {spec.width}; got {list(noisy.shape)}."
+        )
+    channels, _, *cells = spec.latent_shape
+    if (len(clean), clean.shape[1], *clean.shape[3:]) != (len(noisy), channels, *cells):
+        raise ValueError(
+            f"clean must hold latents of the same clips, channels and size as noisy, {list(wanted)}; got "
+            f"{list(clean.shape)}."
+        )
+    if clean.shape[2] < spec.prefix_latents:
+        raise ValueError(
+            f"clean must hold the {spec.prefix_latents} latent frames that are given ({spec.prefix_frames} frames); got "
+            f"{clean.shape[2]}."
+        )
+    for name, levels in (("sigma", sigma), ("timestep", timestep)):
+        if levels is not None and tuple(levels.shape) != (len(noisy),):
+            raise ValueError(
+                f"{name} must hold one number per clip, [{len(noisy)}]; got {list(levels.shape)}. Timesteps of single "
+                "tokens are made from it: 0 in the given frames (token_timesteps)."
+            )
 
 
 def velocity_loss(

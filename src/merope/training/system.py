@@ -9,6 +9,7 @@ from diffusers import WanTransformer3DModel
 from torch import nn
 
 from merope.adapters import attach, save_adapter
+from merope.adapters.base_identity import base_identity
 from merope.adapters.checkpoint import write_safetensors
 from merope.adapters.wan import CameraAdapter
 from merope.data.latents import LinearCodec
@@ -53,7 +54,9 @@ def save_model(
         if ".camera_branch." not in name
     }
     write_safetensors(folder / "transformer.safetensors", base, {"format": "pt"})
-    save_adapter(folder / "adapter.safetensors", adapter, dtype=dtype, summary=summary)
+    # The base as it will be read: float16 rounds otherwise than the bfloat16 of a fingerprint.
+    identity = base_identity(transformer, {name: value.float() for name, value in base.items()})
+    save_adapter(folder / "adapter.safetensors", adapter, dtype=dtype, summary=summary, base=identity)
     codec.save(folder / "codec.safetensors")
     described = {
         "spec": config.spec.to_dict(),
