@@ -41,6 +41,6 @@ def prefix_color_jump(
             f"prefix_frames must lie between 1 and {video.shape[2] - 1}, the video has {video.shape[2]} frames; got "
             f"{prefix_frames}."
         )
-    sides = video[:, :, prefix_frames - 1 : prefix_frames + 1].movedim(1, -1) / 2 + 0.5
+    sides = video[:, :, prefix_frames - 1 : prefix_frames + 1].cpu().movedim(1, -1) / 2 + 0.5
     last, first = lab_from_srgb(sides).mean((2, 3)).unbind(1)
     return (last - first).norm(dim=-1)

@@ -112,7 +112,7 @@ class MeropePipeline(WanPipeline):
         beside = trained_transformer(configs.adapter_file)
         if beside is not None and "transformer" not in options:
             chosen = dtype.get("transformer", dtype.get("default")) if isinstance(dtype, dict) else dtype
-            options["transformer"] = WanTransformer3DModel.from_pretrained(beside, torch_dtype=chosen)
+            options["transformer"] = WanTransformer3DModel.from_pretrained(beside, dtype=chosen)
         pipeline = super().from_pretrained(name, **options)
         if configs.adapter_file is not None and configs.adapter is not None:
             pipeline.adapter = load_adapter(configs.adapter_file, pipeline.transformer, other_base=other_base)
