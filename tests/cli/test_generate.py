@@ -208,7 +208,10 @@ def test_a_model_without_cameras_is_refused(tmp_path, cases, capsys, no_weights)
     )
     del arguments[2:4]
     assert run(arguments) == 1
-    assert "no camera adapter" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "has no camera adapter of its own" in error
+    assert "Name one with --adapter" in error
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(

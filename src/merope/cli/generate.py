@@ -67,10 +67,13 @@ def generate(
 ) -> int:
     """Generate videos along commanded trajectories: one from flags, or all of a manifest, with one model load.
 
-    A manifest is JSON, a list of cases or one case a line; paths are relative to it:
+    A manifest is JSON, a list of cases or one case a line, and paths in it are relative to it. A case:
+
     {"id": "street", "prompt": "a car drives along the street", "prefix": "street.mp4", "lens": "lens.json",
-    "trajectories": {"left": {"poses": "left.txt", "format": "kitti", "fps": 10}}}.
-    More fields: negative_prompt, fov in place of lens, seed; for a trajectory start, times, unit, scale.
+
+    "trajectories": {"left": {"poses": "left.txt", "format": "kitti", "fps": 10}}}
+
+    More fields: negative_prompt, seed, and fov in place of lens; for a trajectory start, times, unit, scale.
 
     Every clip becomes a folder OUT/CASE/TRAJECTORY with frames (PNG), video.mp4, commanded.json, lens.json and
     result.json. Clips that are there are left as they are, so the same command goes on where it was stopped. Under
@@ -111,8 +114,7 @@ def generate(
         offload: Keep weights in CPU memory: whole models, single layers (least memory, slowest) or groups of blocks.
         tiling: Encode and decode frames in tiles: less memory at large sizes.
         batch: Clips at once; frames may then differ in the last bit from those that are made alone.
-        share: What several processes share out: whole clips, or each clip, its frames over all of them, which is for one
-            clip sooner or in less memory; its frames may differ in the last bit.
+        share: What several processes share out: whole clips, or every clip's frames, which makes one clip sooner.
         self_check: First make sure that two trajectories give two answers.
         allow_untrained: Run although the cameras would be ignored: no adapter, or all its branches zero.
         overwrite: Make clips anew that are there with other settings.
@@ -297,6 +299,7 @@ def _plan(
     overwrite: bool,
 ) -> _Plan:
     """Everything that can be wrong is found here, before weights are read."""
+    from merope.errors import MeropeError
     from merope.files import require_folder
     from merope.generation.cases import Clip, open_cases, run_spec
     from merope.generation.fingerprints import adapter_fingerprint, model_fingerprint
@@ -306,6 +309,11 @@ def _plan(
     from merope.generation.runs import Sampling, batches, pending
 
     configs = ModelConfigs.read(model, adapter=adapter)
+    if configs.adapter is None and not allow_untrained:
+        raise MeropeError(
+            f"{model} has no camera adapter of its own, so the cameras would be ignored. Name one with --adapter, or say "
+            "--allow-untrained to run the base model."
+        )
     spec, notes = run_spec(configs, **size, trim=opening["trim"])
     cases = read_manifest(wanted) if isinstance(wanted, Path) else [wanted]
 
