@@ -22,11 +22,12 @@ from merope.adapters.clip_part import ClipPart, meeting_device, remember_group
 from merope.adapters.injections import Injection
 from merope.adapters.signals import CameraSignals, tensors_in
 from merope.adapters.wan import CameraAdapter, CameraRotary, adapter_of
-from merope.attention.sharding import require_agreement, shard_cameras
+from merope.attention.sharding import compare_calls, require_agreement, shard_cameras
 from merope.errors import SharedClipError
 
 _INPUTS = ("hidden_states", "timestep", "encoder_hidden_states", "encoder_hidden_states_image")
 _NO_CAMERAS = CameraSignals()
+_LEAVE = "leave share_clip"
 # Numbers of each tensor that processes compare, beside its mean and its root mean square.
 _SAMPLES = 16
 # Of a tensor's largest number. An encoder's kernels may differ between processes by a few units of bfloat16; geometry
@@ -68,14 +69,14 @@ def share_clip(model: CameraAdapter | nn.Module, *, group: Any = None) -> Iterat
         yield
     except Exception as error:
         share.take_off()
-        share.meet("leave share_clip", error)
+        share.leave(error)
     except BaseException:
         # The process is about to end; it waits for nobody.
         share.take_off()
         raise
     else:
         share.take_off()
-        share.meet("leave share_clip")
+        share.leave()
 
 
 class _Share:
@@ -101,7 +102,7 @@ class _Share:
 
     def meet(self, call: str, error: Exception | None = None) -> None:
         """Wait for the others to come here too; an error of this process is raised after they were told."""
-        problem = None if error is None else f"{type(error).__name__}: {error}"
+        problem = None if error is None else _in_words(error)
         try:
             require_agreement(
                 call, problem, group=self.group, device=meeting_device(self.group), error=SharedClipError
@@ -112,6 +113,30 @@ class _Share:
                 raise
         if error is not None:
             raise error
+
+    def leave(self, error: Exception | None = None) -> None:
+        """Wait until all have left; one that wants something else is told each time that this process has left."""
+        problem = None if error is None else _in_words(error)
+        missed = None
+        left = False
+        while not left:
+            try:
+                told = (
+                    compare_calls(_LEAVE, problem, group=self.group, device=meeting_device(self.group)) or []
+                )
+            except RuntimeError:
+                # As in `meet`.
+                if error is None:
+                    raise
+                break
+            left = all(call == _LEAVE for call, _ in told)
+            for other, (call, theirs) in enumerate(told):
+                if missed is None and (theirs is not None or call != _LEAVE):
+                    missed = f"process {other} did not leave share_clip in order: {theirs or call}"
+        if error is not None:
+            raise error
+        if missed is not None:
+            raise SharedClipError(missed)
 
     def begin(self, inputs: dict[str, Any]) -> None:
         """Share out the clip of a forward pass, once all processes are known to hold the same one."""
@@ -186,6 +211,9 @@ class _Share:
             )
         tensors = {name: value for name, value in inputs.items() if isinstance(value, Tensor)}
         numbers = [(name, _a_few(value)) for name, value in tensors.items()]
+        words = [
+            f"{name} {list(x.shape)} {str(x.dtype).removeprefix('torch.')}" for name, x in tensors.items()
+        ]
         if self.adapter is not None:
             if self.adapter.residual_norms is not None or self.adapter.attention_records is not None:
                 raise ValueError(
@@ -196,11 +224,8 @@ class _Share:
                 if self._compared is None or self._compared[0] is not signals:
                     self._compared = signals, [_a_few(tensor) for tensor in tensors_in(signals)]
                 numbers += [("cameras", few) for few in self._compared[1]]
-                tensors |= {f"cameras {n}": tensor for n, tensor in enumerate(tensors_in(signals))}
-        shapes = [
-            f"{name} {list(x.shape)} {str(x.dtype).removeprefix('torch.')}" for name, x in tensors.items()
-        ]
-        return ", ".join(shapes), numbers
+                words.append(f"cameras of {sum(tensor.numel() for tensor in tensors_in(signals))} numbers")
+        return ", ".join(words), numbers
 
     def _require_same(self, names: list[str], numbers: list[Tensor]) -> None:
         """Raise everywhere unless all processes' numbers are alike."""
@@ -219,6 +244,10 @@ class _Share:
                     f"all processes must hold the same clip; {name} of process {other} differ from process 0's. Give every "
                     "process the same prompt, seed, prefix and cameras."
                 )
+
+
+def _in_words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _transformer_of(model: Any) -> tuple[Any, CameraAdapter | None]:

@@ -297,22 +297,35 @@ def require_agreement(
 ) -> None:
     """Raise on every process of the group if one of them has a ``problem``, or calls with another text.
 
-    All processes come here together. Where all is well two integers travel, on ``device``, which is one that the
-    group's backend can read.
+    All processes come here together, as in `compare_calls`.
     """
-    rank = dist.get_rank(group)
+    told = compare_calls(call, problem, group=group, device=device)
+    if problem is not None:
+        raise error(problem)
+    if told is None:
+        return
+    for other, (_, theirs) in enumerate(told):
+        if theirs is not None:
+            raise error(
+                f"process {other} cannot take part in this call of process {dist.get_rank(group)}: {theirs}"
+            )
+    listed = "; ".join(f"process {other}: {theirs}" for other, (theirs, _) in enumerate(told))
+    raise error(f"all processes must make the same call; got {listed}.")
+
+
+def compare_calls(
+    call: str, problem: str | None = None, *, group: _Group = None, device: torch.device | str = "cpu"
+) -> list[tuple[str, str | None]] | None:
+    """None where all processes come with the same text and without a problem; else what each of them came with.
+
+    Where all is well two integers travel, on ``device``, which is one that the group's backend can read.
+    """
     own = torch.tensor([problem is not None, zlib.crc32(call.encode())], dtype=torch.int64, device=device)
     everyone = own.new_empty(2 * dist.get_world_size(group))
     dist.all_gather_single(everyone, own, group=group)
     flags, sums = everyone.view(-1, 2).T.tolist()
     if not any(flags) and len(set(sums)) == 1:
-        return
+        return None
     told: list[Any] = [None] * len(flags)
-    dist.all_gather_object(told, problem if any(flags) else call, group=group)
-    if problem is not None:
-        raise error(problem)
-    if any(flags):
-        other, theirs = next((other, theirs) for other, theirs in enumerate(told) if theirs is not None)
-        raise error(f"process {other} cannot take part in this call of process {rank}: {theirs}")
-    listed = "; ".join(f"process {other}: {theirs}" for other, theirs in enumerate(told))
-    raise error(f"all processes must make the same call; got {listed}.")
+    dist.all_gather_object(told, (call, problem), group=group)
+    return told
