@@ -1,6 +1,6 @@
 """The memory plan held against real training steps, on this machine's CPU; or the plan's table for the published models.
 
-``python benchmarks/memory_plan.py`` trains small and middle-sized Wans for two steps each, every one in a process of its own,
+``python benchmarks/memory_plan.py`` trains small and middle-sized Wans for two steps each, all in processes of their own,
 and prints predicted bytes, the bytes of tensors that were alive at once, and by how much the process grew (its resident
 set, which holds the allocator's gaps and the libraries' scratch too). ``--table`` prints what docs/wan.md shows.
 """
@@ -13,7 +13,6 @@ import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 MIB = 2**20
@@ -93,15 +92,21 @@ class MadeUpClips:
         import torch
 
         from merope.cameras import Pinhole
-        from merope.data.cached_clip import CachedClip
+        from merope.data.cached_clip import CachedClip, CacheDescription
 
         self.sources, self.clip_ids, self.clusters = ["noise"] * 2, ["0", "1"], ["all"] * 2
-        self.description = SimpleNamespace(
+        channels = spec.latent_shape[0]
+        self.description = CacheDescription(
+            vae={},
+            latents_mean=(0.0,) * channels,
+            latents_std=(1.0,) * channels,
+            text_encoder={},
+            text_length=text_tokens,
             height=spec.height,
             width=spec.width,
             num_frames=spec.num_frames,
-            latent_shape=spec.latent_shape,
-            text_length=text_tokens,
+            temporal_stride=spec.temporal_stride,
+            spatial_stride=spec.spatial_stride,
         )
         self.empty_text = torch.zeros(1, text_dim)
         poses = torch.eye(4, dtype=torch.float64).repeat(spec.num_frames, 1, 1)

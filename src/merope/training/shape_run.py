@@ -73,6 +73,37 @@ class FollowedBytes(TorchDispatchMode):
         weakref.finalize(storage, freed)
 
 
+@contextmanager
+def on_shapes(
+    model: nn.Module, dtype_of: Callable[[str, nn.Parameter], torch.dtype]
+) -> Iterator[FollowedBytes]:
+    """Within the block a model from the meta device computes on shapes, and every byte that it makes is followed."""
+    with _shapes():
+        _give_shapes(model, dtype_of)
+        with FollowedBytes() as followed:
+            yield followed
+
+
+@contextmanager
+def _shapes() -> Iterator[FakeTensorMode]:
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode, warnings.catch_warnings():
+        # Told of every step with float32 norms; whoever trains hears it then.
+        warnings.filterwarnings("ignore", "Mismatch dtype between input and weight")
+        yield mode
+
+
+def _give_shapes(model: nn.Module, dtype_of: Callable[[str, nn.Parameter], torch.dtype]) -> None:
+    """Tensors of a model on the meta device as fake ones on the CPU, whose operations are the CPU's own."""
+    for prefix, module in model.named_modules():
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                value = torch.empty(parameter.shape, dtype=dtype_of(f"{prefix}.{name}", parameter))
+                module._parameters[name] = nn.Parameter(value, requires_grad=parameter.requires_grad)
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                module._buffers[name] = torch.empty(buffer.shape, dtype=buffer.dtype)
+
+
 def standing_cameras(
     spec: VideoSpec, encoding: CameraEncoding, input_map: InputMap | None, clips: int
 ) -> CameraSignals:
@@ -109,7 +140,7 @@ class ShapeRun:
 
     def step(self, kinds: Sequence[BlockKind], *, checkpointing: bool) -> StepBytes:
         """Forward and backward pass of a transformer of these blocks; gradients of weights are there beforehand."""
-        with self._on_shapes() as mode:
+        with _shapes() as mode:
             transformer, adapter = self._model(kinds, mode)
             if checkpointing:
                 transformer.enable_gradient_checkpointing()
@@ -126,18 +157,11 @@ class ShapeRun:
 
     def forward(self, kinds: Sequence[BlockKind]) -> int:
         """Peak bytes of one forward pass without gradients, as sampling makes it."""
-        with self._on_shapes() as mode, torch.no_grad():
+        with _shapes() as mode, torch.no_grad():
             transformer, adapter = self._model(kinds, mode)
             with FollowedBytes() as followed:
                 self._velocity(transformer, adapter, *self._batch())
         return followed.peak
-
-    @contextmanager
-    def _on_shapes(self) -> Iterator[FakeTensorMode]:
-        with FakeTensorMode(allow_non_fake_inputs=True) as mode, warnings.catch_warnings():
-            # Told of every step with float32 norms; whoever trains hears it then.
-            warnings.filterwarnings("ignore", "Mismatch dtype between input and weight")
-            yield mode
 
     def _model(self, kinds: Sequence[BlockKind], mode: FakeTensorMode) -> tuple[Any, CameraAdapter | None]:
         from diffusers import WanTransformer3DModel
@@ -159,16 +183,7 @@ class ShapeRun:
         self.choose(transformer, adapter)
         if self.compute != torch.float32:
             keep_times_exact(transformer)
-        for prefix, module in transformer.named_modules():
-            for name, parameter in module._parameters.items():
-                if parameter is not None:
-                    dtype = self.dtype_of(transformer, f"{prefix}.{name}", parameter)
-                    module._parameters[name] = nn.Parameter(
-                        torch.empty(parameter.shape, dtype=dtype), requires_grad=parameter.requires_grad
-                    )
-            for name, buffer in module._buffers.items():
-                if buffer is not None:
-                    module._buffers[name] = torch.empty(buffer.shape, dtype=buffer.dtype)
+        _give_shapes(transformer, lambda name, parameter: self.dtype_of(transformer, name, parameter))
         return transformer, adapter
 
     def _batch(self) -> tuple[Tensor, Tensor, Tensor]:
