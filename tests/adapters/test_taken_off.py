@@ -12,6 +12,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::merope.encodings.scale.ScaleWar
 KINDS = pytest.mark.parametrize("name", ["merope", "scope", "rerope", "none"])
 
 
+class Mixin:
+    """What another library derives a module's class from."""
+
+
 def two_blocks():
     return tiny_wan(num_layers=2)
 
@@ -83,6 +87,23 @@ def test_an_adapter_that_was_left_in_its_place_is_not_overwritten():
     other.detach()
     with adapter.taken_off():
         pass
+
+
+def test_a_module_that_another_library_has_taken_over_is_not_torn_apart():
+    adapter = stirred(attached(two_blocks(), "merope"))
+    expected = run(adapter)
+    attention = adapter.transformer.blocks[1].attn1
+    kind = type(attention)
+    # As fully_shard does it.
+    attention.__class__ = type(f"FSDP{kind.__name__}", (Mixin, kind), {})
+    for leave in (adapter.detach, adapter.taken_off().__enter__):
+        with pytest.raises(
+            ValueError, match=r"became a FSDPCameraSelfAttention.*Give whole blocks to fully_shard"
+        ):
+            leave()
+    assert torch.equal(run(adapter), expected)
+    attention.__class__ = kind
+    adapter.detach()
 
 
 def test_an_adapter_that_is_detached_meanwhile_stays_away():

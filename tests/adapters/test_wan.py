@@ -340,6 +340,9 @@ for seed in (0, 1):
     torch.testing.assert_close(out, expected[seed], rtol=1e-5, atol=1e-5)
 out.sum().backward()
 assert all(parameter.grad is not None for parameter in adapter.parameters())
+with adapter.taken_off():
+    torch.testing.assert_close(model(**inputs())[0], base)
+torch.testing.assert_close(run(adapter, random_drive(1)), expected[1], rtol=1e-5, atol=1e-5)
 adapter.detach()
 torch.testing.assert_close(model(**inputs())[0], base)
 print("equal")

@@ -39,8 +39,18 @@ def call_state(module: nn.Module, name: str) -> Any:
     return module.__dict__.get(_STATE + name)
 
 
+def require_restorable(module: nn.Module) -> None:
+    """Raise ValueError if another library has derived a class of its own from that of a replaced call."""
+    if "merope_state" not in vars(type(module)):
+        raise ValueError(
+            f"a module of the camera adapter became a {type(module).__name__}: another library has taken it over since. "
+            "Give whole blocks to fully_shard, not their self-attention."
+        )
+
+
 def restore_call(module: nn.Module) -> None:
     """Undo the last `replace_call`."""
+    require_restorable(module)
     kind: Any = type(module)
     module.__class__ = kind.__bases__[0]
     del module.__dict__[kind.merope_state]

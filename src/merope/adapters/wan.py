@@ -11,7 +11,13 @@ from torch.distributed.tensor import DTensor
 
 from merope.adapters.backbone import CameraAttnProcessor, Carving
 from merope.adapters.branch import CameraBranch, Recorder
-from merope.adapters.calls import call_state, has_replaced_call, replace_call, restore_call
+from merope.adapters.calls import (
+    call_state,
+    has_replaced_call,
+    replace_call,
+    require_restorable,
+    restore_call,
+)
 from merope.adapters.injections import Injection, make_injection
 from merope.adapters.schedules import Schedule, scheduled_blocks
 from merope.adapters.signals import CameraSignals, InputMap, camera_signals
@@ -258,6 +264,13 @@ class CameraAdapter:
 
     def _take_off(self) -> None:
         require_not_shared(self.transformer)
+        # First all that may be refused.
+        for module in (
+            self.transformer.rope,
+            *(self.transformer.blocks[block].attn1 for block in self._places),
+        ):
+            if has_replaced_call(module):
+                require_restorable(module)
         for block in self._places:
             owner = self.transformer.blocks[block]
             if has_replaced_call(owner.attn1):
