@@ -209,12 +209,135 @@ def compare(sizes: list[str]) -> None:
     print(f"worst ratio either way: {worst:.3f}")
 
 
+# Recipe, what trains, checkpointing, parallel mode, GPUs.
+TRAINING: tuple[tuple[str, str, bool, str, int], ...] = (
+    ("nuscenes-merope", "branch", True, "replicate", 1),
+    ("nuscenes-merope", "branch", False, "replicate", 1),
+    ("nuscenes-merope", "branch", True, "fsdp", 4),
+    ("nuscenes-merope", "branch+attention", True, "replicate", 1),
+    ("nuscenes-merope", "all", True, "fsdp", 1),
+    ("nuscenes-merope", "all", True, "fsdp", 4),
+    ("nuscenes-merope", "all", True, "fsdp", 8),
+    ("nuscenes-merope", "all", True, "hsdp", 64),
+    ("nuscenes-merope", "all", False, "hsdp", 64),
+    ("nuscenes-merope", "all", True, "fsdp", 64),
+    ("panshot-merope", "branch", True, "replicate", 8),
+    ("panshot-merope", "branch", False, "replicate", 8),
+)
+SAMPLING: tuple[tuple[str, str, bool, bool], ...] = (
+    ("nuscenes-merope", "none", False, True),
+    ("nuscenes-merope", "none", True, False),
+    ("nuscenes-merope", "model", False, True),
+    ("nuscenes-merope", "group", True, True),
+    ("nuscenes-merope", "sequential", True, True),
+    ("panshot-merope", "none", False, True),
+    ("panshot-merope", "model", True, True),
+)
+# Dense bfloat16 operations per second, as their makers' data sheets have them.
+PEAKS = {"RTX 4090": 165e12, "A100": 312e12, "H20": 148e12, "H100": 989e12}
+# Table 6: encoding, GiB per GPU and clips per second in training, both on four H20.
+TABLE_6 = (("none", 35.80, 5.30), ("gta", 36.58, 4.89), ("ucpe", 36.58, 4.86), ("merope", 37.57, 4.70))
+
+
+def table() -> None:
+    """Print the tables of docs/wan.md."""
+    from merope.recipes.wan import RECIPES
+    from merope.training.finetune_config import ParallelConfig
+    from merope.training.flops import forward_flops, training_flops
+    from merope.training.memory import GIB, plan_memory
+    from merope.training.sampling_memory import plan_sampling
+
+    print("| recipe | trains | checkpointing | weights | GPUs | tensors, GiB | GPU, GiB | fullest |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name, trains, checkpointing, mode, gpus in TRAINING:
+        recipe = RECIPES[name]
+        parallel = ParallelConfig(mode=mode, shard_size=4 if mode == "hsdp" else None)  # type: ignore[arg-type]
+        config = replace(
+            recipe(), trains=trains, gradient_checkpointing=checkpointing, parallel=parallel, global_batch=64
+        )
+        plan = plan_memory(recipe.base["transformer"], config, num_processes=gpus)
+        print(
+            f"| `{name}` | {trains} | {'yes' if checkpointing else 'no'} | {mode} | {gpus} | "
+            f"{plan.tensors / GIB:.1f} | {plan.device / GIB:.1f} | {plan.fullest} |",
+            flush=True,
+        )
+    print(
+        "\n| recipe | offload | tiled | text encoder | tensors, GiB | GPU, GiB | fullest |\n|---|---|---|---|---|---|---|"
+    )
+    for name, offload, tiled, text in SAMPLING:
+        recipe = RECIPES[name]
+        plan = plan_sampling(recipe.base, recipe(), offload=offload, tiled=tiled, text_encoder=text)  # type: ignore[arg-type]
+        print(
+            f"| `{name}` | {offload} | {'yes' if tiled else 'no'} | {'yes' if text else 'no'} | "
+            f"{plan.tensors / GIB:.1f} | {plan.device / GIB:.1f} | {plan.fullest} |",
+            flush=True,
+        )
+    print(
+        "\n| encoding | planned, GiB | Table 6 | 10^12 operations | clips/s on four H20 | of their peak |\n"
+        "|---|---|---|---|---|---|"
+    )
+    for encoding, memory, speed in TABLE_6:
+        recipe = RECIPES[f"nuscenes-{encoding}"]
+        config = replace(recipe(), gradient_checkpointing=False, global_batch=4)
+        plan = plan_memory(recipe.base["transformer"], config, num_processes=4)
+        flops = training_flops(recipe.base["transformer"], config)
+        print(
+            f"| {encoding} | {plan.tensors / GIB:.2f} | {memory} | {flops / 1e12:.1f} | {speed} | "
+            f"{flops * speed / 4 / PEAKS['H20']:.1%} |",
+            flush=True,
+        )
+    print("\n| run | 10^12 operations per clip | " + " | ".join(f"{gpu}, clips/s" for gpu in PEAKS) + " |")
+    print("|---|---|" + "---|" * len(PEAKS))
+    for name, trains, checkpointing in (
+        ("nuscenes-merope", "all", False),
+        ("nuscenes-merope", "all", True),
+        ("nuscenes-merope", "branch", True),
+        ("panshot-merope", "branch", True),
+    ):
+        recipe = RECIPES[name]
+        config = replace(recipe(), trains=trains, gradient_checkpointing=checkpointing)
+        flops = training_flops(recipe.base["transformer"], config)
+        speeds = " | ".join(f"{UTILISATION * peak / flops:.2f}" for peak in PEAKS.values())
+        how = f"{trains}, {'with' if checkpointing else 'without'} checkpointing"
+        print(f"| `{name}`, {how} | {flops / 1e12:.1f} | {speeds} |")
+    for name in ("nuscenes-merope", "panshot-merope"):
+        recipe = RECIPES[name]
+        config = recipe()
+        branches = 15 if name.startswith("nuscenes") else 30
+        flops = 100 * forward_flops(
+            recipe.base["transformer"],
+            config.spec,
+            encoding=encoding_of(config),
+            compression=config.compression,
+            num_branches=branches,
+        )
+        speeds = " | ".join(f"{UTILISATION * peak / flops:.4f}" for peak in PEAKS.values())
+        print(f"| `{name}`, sampling, 50 steps with guidance | {flops / 1e12:.0f} | {speeds} |")
+
+
+UTILISATION = 0.46
+"""Share of its peak that a GPU reaches, the one that Table 6 implies for MeRoPE's training."""
+
+
+def encoding_of(config: Any) -> Any:
+    """The encoding of a configuration."""
+    from merope.encodings.registry import encoding_from_config
+
+    return encoding_from_config(config.encoding)
+
+
 def main() -> None:
     """Parse and run."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--sizes", nargs="+", choices=sorted(SIZES), default=["small", "middle"])
     parser.add_argument("--measure", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--table", action="store_true", help="print the tables of docs/wan.md and measure nothing"
+    )
     options = parser.parse_args()
+    if options.table:
+        table()
+        return
     if options.measure:
         asked = json.loads(options.measure)
         print(json.dumps(measure(asked["size"], asked["case"])))
