@@ -50,8 +50,11 @@ def modes(processes: Processes, folder: Path) -> dict[str, Any]:
     """Curves under every way of cutting weights, and what became of the weights that do not train."""
     found: dict[str, Any] = {}
     for mode, cut in MODES.items():
+        if mode == "hsdp" and processes.size <= 2:
+            # One group: the same as fsdp.
+            continue
         name = f"{mode}-{processes.size}"
-        trainer = trained(processes, folder, name, parallel=cut, checkpoint_every=100)
+        trainer = trained(processes, folder, name, parallel=cut, steps=3, checkpoint_every=100)
         before = load_base(folder / "base", trainer.config).state_dict()
         after = trainer.transformer.state_dict()
         frozen = {n: p for n, p in trainer.transformer.named_parameters() if not p.requires_grad}
@@ -63,6 +66,10 @@ def modes(processes: Processes, folder: Path) -> dict[str, Any]:
             "cut": sum(isinstance(p, DTensor) for p in trainer.transformer.parameters()),
             "adapter": {n: whole(v) for n, v in adapter_tensors(trainer.adapter).items()},
         }
+    # More clips than processes: groups that hold the same exchange gradients after the last of them.
+    name = f"accumulated-{processes.size}"
+    trained(processes, folder, name, parallel=MODES["hsdp"], global_batch=8, steps=2)
+    found["accumulated"] = {"losses": losses(folder, name)}
     return found
 
 

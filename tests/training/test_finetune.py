@@ -1,6 +1,7 @@
 """Fine-tuning in one process: what trains, what is logged, what is left for use, what is refused."""
 
 import json
+import shutil
 import sys
 from types import SimpleNamespace
 
@@ -126,11 +127,12 @@ def test_the_adapter_is_the_average_with_all_that_it_takes_to_use_it(finished, b
 
 
 def test_a_finished_run_has_nothing_left_to_do_and_more_steps_go_on(finished, trainer_in, tmp_path):
-    again = trainer_in(finished.folder, probe_every=2, ema_decay=0.9)
+    folder = shutil.copytree(finished.folder, tmp_path / "copied")
+    again = trainer_in(folder, probe_every=2, ema_decay=0.9)
     entry = again.run(progress=False)
     assert again.step == 4 and entry["step"] == 4
     # The rate is constant: the number of steps decides no loss.
-    longer = trainer_in(finished.folder, probe_every=2, ema_decay=0.9, steps=5)
+    longer = trainer_in(folder, probe_every=2, ema_decay=0.9, steps=5)
     longer.run(progress=False)
     unbroken = trainer_in(tmp_path / "unbroken", probe_every=2, ema_decay=0.9, steps=5)
     unbroken.run(progress=False)

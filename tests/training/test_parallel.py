@@ -74,22 +74,34 @@ def close(one, other):
 @pytest.mark.parametrize("mode", ["fsdp", "hsdp", "replicate"])
 def test_losses_do_not_depend_on_the_number_of_processes(alone, two, four, mode):
     expected = alone["modes"]["replicate"]["losses"]
-    assert len(set(expected)) == 4
-    for found in (alone["modes"], two[0]["modes"], four[0]):
-        assert close(found[mode]["losses"], expected), (found[mode]["losses"], expected)
+    assert len(set(expected)) == 3
+    curves = [found[mode]["losses"] for found in (alone["modes"], two[0]["modes"], four[0]) if mode in found]
+    assert len(curves) == (1 if mode == "hsdp" else 3)
+    for curve in curves:
+        assert close(curve, expected), (curve, expected)
+
+
+def test_groups_that_hold_the_same_agree_after_several_micro_batches(alone, two, four):
+    expected = alone["modes"]["accumulated"]["losses"]
+    assert len(expected) == 2
+    assert close(two[0]["modes"]["accumulated"]["losses"], expected)
+    assert close(four[0]["accumulated"]["losses"], expected)
 
 
 @pytest.mark.parametrize("mode", ["fsdp", "hsdp", "replicate"])
 def test_what_is_frozen_keeps_every_bit_and_has_no_gradient(alone, two, four, mode):
     for found in (alone["modes"], two[0]["modes"], *four):
+        if mode not in found:
+            continue
         assert found[mode]["unchanged"]
         assert found[mode]["frozen"] > 40
         assert found[mode]["frozen gradients"] == []
 
 
 def test_sharding_cuts_every_weight_and_replication_none(two, four):
+    assert two[0]["modes"]["fsdp"]["cut"] == four[0]["fsdp"]["cut"] == four[0]["hsdp"]["cut"]
     for found in (two[0]["modes"], four[0]):
-        assert found["fsdp"]["cut"] == found["hsdp"]["cut"] > found["fsdp"]["frozen"]
+        assert found["fsdp"]["cut"] > found["fsdp"]["frozen"]
         assert found["replicate"]["cut"] == 0
 
 
