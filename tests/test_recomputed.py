@@ -92,3 +92,16 @@ def test_pairs_and_runs_of_cameras_are_those_of_the_stored_operator():
     torch.testing.assert_close(*halved, rtol=0, atol=0)
     assert made.num_heads == stored.num_heads == 1
     assert made.to("cpu").recomputed_bytes == made.recomputed_bytes
+
+
+def test_some_query_cameras_are_still_made_when_their_turn_comes():
+    stored, made = pair(CASES["minrot"])
+    some = made.for_query_cameras(1, 3, store=False)
+    assert some.recomputed_bytes == made.recomputed_bytes
+    for ours, theirs in (
+        (some, stored.for_query_cameras(1, 3)),
+        (some.for_query_cameras(1, 2, store=False), stored.for_query_cameras(2, 3)),
+    ):
+        torch.testing.assert_close(ours.dense(), theirs.dense(), rtol=0, atol=1e-14)
+    # Where keys are cut there is nothing else to do than to make them.
+    assert made.for_query_cameras(1, 3, num_keys=6, store=False).recomputed_bytes == 0

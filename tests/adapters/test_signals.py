@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from merope.adapters import CameraSignals, camera_signals
-from merope.adapters.signals import _tensors
+from merope.adapters.signals import tensors_in
 from merope.cameras.scenes import random_drive, scene
 from merope.encodings import CameraCtrl, LatitudeUpMap, MeRoPE, NoEncoding, RayRoPE
 
@@ -27,9 +27,9 @@ def test_every_part_moves_and_none_is_cast():
     signals = every_part()
     moved = signals.to("meta")
     assert signals.operator.key_valid is not None
-    assert all(tensor.device.type == "cpu" for tensor in _tensors(signals))
-    assert all(tensor.device.type == "meta" for tensor in _tensors(moved))
-    before, after = ([tensor.dtype for tensor in _tensors(part)] for part in (signals, moved))
+    assert all(tensor.device.type == "cpu" for tensor in tensors_in(signals))
+    assert all(tensor.device.type == "meta" for tensor in tensors_in(moved))
+    before, after = ([tensor.dtype for tensor in tensors_in(part)] for part in (signals, moved))
     assert before == after and len(before) > 10
 
 
