@@ -42,7 +42,7 @@ CASES: dict[str, tuple[str | None, bool, torch.dtype]] = {
     "one timestep in float32": ("merope", False, torch.float32),
     "float32": ("rayrope", True, torch.float32),
     "no adapter": (None, True, torch.float64),
-    "input map": ("gta", True, torch.float32),
+    "input map": ("gta", True, torch.float64),
 }
 
 

@@ -95,7 +95,8 @@ class CameraBranch(nn.Module):
         if self.from_map is not None:
             if signals.input_map is None:
                 raise ValueError("this branch reads an input map; the cameras were made without one.")
-            hidden = hidden + self.from_map(signals.input_map).to(hidden.dtype)
+            # Whoever cast the whole branch cast this projection too.
+            hidden = hidden + self.from_map(signals.input_map.to(hidden.dtype)).to(hidden.dtype)
         # Queries, keys and values are gone before the output projection, where nothing wants their gradients.
         return self.to_out(self._attend(hidden, operator, signals.part, record))
 
