@@ -1,5 +1,6 @@
 """Commanded cameras as rays of latent tokens."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,9 @@ import torch
 
 from merope.adapters.command import latent_matrices, latent_rays
 from merope.cameras import CameraModel, Pinhole
+from merope.encodings import LatitudeUpMap
 from merope.geometry.poses import Poses
+from merope.geometry.rotations import rotvec_to_matrix
 from merope.worlds.drives import drive
 from tests.support.tiny_run import tiny_spec
 
@@ -91,3 +94,56 @@ def test_a_lens_is_needed_one_per_clip_and_for_these_frames():
         latent_rays(matrices, spec, [lens])
     with pytest.raises(ValueError, match="lens for 48 x 64 frames"):
         latent_rays(matrices, spec, [lens, lens.resize(height=48, width=64)])
+
+
+def tilted(pitch_deg, roll_deg, R_own=None):
+    """A clip whose first camera looks up by the pitch and is rolled, and up in its world, which has z up at first."""
+    axes = torch.tensor([[1.0, 0, 0], [0, 0, 1], [0, -1, 0]], dtype=torch.float64)
+    turns = torch.tensor([[pitch_deg, 0, 0], [0, 0, roll_deg], [0, 33, 0]], dtype=torch.float64)
+    pitch, roll, yaw = rotvec_to_matrix(torch.deg2rad(turns))
+    steps = torch.arange(13, dtype=torch.float64)
+    poses = Poses(
+        R_world_cam=(axes @ yaw @ pitch @ roll).expand(13, 3, 3),
+        center_world=torch.stack([steps, 0.3 * steps, 0.05 * steps], 1),
+    )
+    up = torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64)
+    if R_own is not None:
+        poses, up = poses.transformed(R_own, torch.tensor([40.0, -9.0, 3.0])), R_own @ up
+    return poses, tuple(up.tolist())
+
+
+def latitudes(poses, up):
+    """Of the clip's first latent frame, rows of tokens by columns, degrees."""
+    spec = tiny_spec()
+    rays = latent_rays(latent_matrices([poses], spec, up_world=None if up is None else [up]), spec)
+    features = LatitudeUpMap().features(rays, dtype=torch.float64)
+    return torch.rad2deg(features[0, :12, 2].unflatten(0, (3, 4))), features
+
+
+def test_the_latitude_of_a_tilted_first_camera_is_that_of_gravity():
+    # The middle row of 3 lies on the axis; patches 1 and 2 are a quarter of the focal length off it to either side.
+    poses, up = tilted(25.0, 0.0)
+    seen, _ = latitudes(poses, up)
+    wanted = math.degrees(math.asin(math.sin(math.radians(25)) / math.hypot(1, 0.25)))
+    torch.testing.assert_close(
+        seen[1, 1:3], torch.tensor([wanted, wanted], dtype=torch.float64), rtol=0, atol=1e-9
+    )
+    # Without gravity the camera is taken as level, which it is not.
+    wrong, _ = latitudes(poses, None)
+    assert wrong[1, 1:3].abs().max() < 1e-9
+
+
+def test_a_turned_world_is_the_same_command_and_the_same_map():
+    R_own = rotvec_to_matrix(torch.tensor([1.1, -0.4, 2.0], dtype=torch.float64))
+    spec = tiny_spec()
+    (poses, up), (moved, moved_up) = tilted(-20.0, 15.0), tilted(-20.0, 15.0, R_own)
+    both = [latent_matrices([clip], spec, up_world=[way]) for clip, way in ((poses, up), (moved, moved_up))]
+    torch.testing.assert_close(both[0], both[1], rtol=0, atol=1e-12)
+    torch.testing.assert_close(latitudes(poses, up)[1], latitudes(moved, moved_up)[1], rtol=0, atol=1e-9)
+    # The world turned and up left as it was: another map.
+    assert (latitudes(poses, up)[0] - latitudes(moved, up)[0]).abs().max() > 10
+
+
+def test_up_is_one_direction_per_clip():
+    with pytest.raises(ValueError, match="one direction per clip, 2; got 1"):
+        latent_matrices(paths(), tiny_spec(), up_world=[(0.0, 0.0, 1.0)])

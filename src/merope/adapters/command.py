@@ -9,17 +9,31 @@ from torch import Tensor
 from merope.adapters.spec import VideoSpec
 from merope.cameras import CameraModel, TokenGrid, latent_poses
 from merope.cameras.rays import ViewRays
+from merope.geometry.gravity import Up, rebase_to_level
 from merope.geometry.poses import Poses
 
 
-def latent_matrices(cameras: Sequence[Poses], spec: VideoSpec) -> Float[Tensor, "clip view 4 4"]:
-    """Camera-to-world matrices of the latent frames; each clip's first camera is the origin."""
+def latent_matrices(
+    cameras: Sequence[Poses], spec: VideoSpec, *, up_world: Sequence[Up] | None = None
+) -> Float[Tensor, "clip view 4 4"]:
+    """Camera-to-world matrices of the latent frames, float64; each clip's first camera is the origin.
+
+    ``up_world`` says for each clip which way is against gravity in its own world. Then y is down along gravity and the
+    first camera keeps its pitch and roll (`rebase_to_level`); without it, the axes are those of the first camera.
+
+    Raises:
+        ValueError: if ``up_world`` holds not one direction per clip, or the poses are not the spec's frames.
+    """
+    if up_world is None:
+        seen = [poses.rebase_to_first() for poses in cameras]
+    elif len(up_world) != len(cameras):
+        raise ValueError(f"up_world must hold one direction per clip, {len(cameras)}; got {len(up_world)}.")
+    else:
+        seen = [rebase_to_level(poses, up) for poses, up in zip(cameras, up_world, strict=True)]
     return torch.stack(
         [
-            latent_poses(
-                poses.rebase_to_first(), policy=spec.pose_policy, stride=spec.temporal_stride
-            ).T_world_cam
-            for poses in cameras
+            latent_poses(poses, policy=spec.pose_policy, stride=spec.temporal_stride).T_world_cam
+            for poses in seen
         ]
     )
 

@@ -1,0 +1,58 @@
+"""Which way is up: poses in the gravity-aligned world of their first camera."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from merope.geometry.poses import Poses
+
+Up = tuple[float, float, float]
+"""Unit vector against gravity."""
+
+# Sine of the angle to the vertical below which a camera's forward direction says nothing about its heading: files
+# with six digits are off by that much.
+_VERTICAL = 1e-6
+
+
+def unit_up(up_world: Sequence[float]) -> Up:
+    """A direction against gravity, of any length, as a unit vector.
+
+    Raises:
+        ValueError: if it is not three finite numbers, or of no length.
+    """
+    values = [float(value) for value in up_world]
+    length = math.hypot(*values)
+    if len(values) != 3 or not 0 < length < math.inf:
+        raise ValueError(
+            f"up_world must be the direction against gravity as three numbers, not all 0, such as 0 0 1; got {values}."
+        )
+    x, y, z = (value / length for value in values)
+    return x, y, z
+
+
+def rebase_to_level(poses: Poses, up_world: Sequence[float]) -> Poses:
+    """The same motion in the level world of the first camera, as UCPE's absolute map takes PanShot's clips.
+
+    Its origin is the first camera's centre, y is down along gravity, and z is the horizontal part of the first camera's
+    forward direction: no yaw, while pitch and roll stay. ``up_world`` is the direction against gravity in the world of
+    ``poses``. A first camera that is level gives `Poses.rebase_to_first`.
+
+    A camera that looks straight up or down (to 1e-6 rad) has no such part. Then its x axis, which is horizontal, is the
+    world's: the limit of pitching a camera without roll. Looking down, z is where the top of the image points.
+
+    Raises:
+        ValueError: if ``up_world`` is no direction.
+    """
+    rebased = poses.rebase_to_first()
+    up = torch.tensor(unit_up(up_world), dtype=torch.float64)
+    # In the axes of the first camera, in which rebased poses are.
+    down = -(poses.R_world_cam[0].mT @ up)
+    forward = torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64)
+    ahead = forward - (forward @ down) * down
+    if float(ahead.norm()) < _VERTICAL:
+        right = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
+        ahead = torch.linalg.cross(right, down)
+    ahead = ahead / ahead.norm()
+    R_level_first = torch.stack([torch.linalg.cross(down, ahead), down, ahead])
+    return rebased.transformed(R_level_first, torch.zeros(3, dtype=torch.float64))
