@@ -1,8 +1,10 @@
 """Files and folders appear whole or not at all."""
 
+import shutil
+
 import pytest
 
-from merope.files import atomic_folder
+from merope.files import atomic_folder, atomic_path
 
 
 def test_a_folder_appears_when_its_block_is_done(tmp_path):
@@ -31,3 +33,17 @@ def test_an_empty_folder_is_taken_and_a_full_one_is_not(tmp_path):
     with pytest.raises(FileExistsError, match="choose another"), atomic_folder(tmp_path / "empty"):
         pass
     assert (tmp_path / "empty" / "file").read_text() == "mine"
+
+
+def test_processes_with_equal_ids_write_beside_each_other(tmp_path, monkeypatch):
+    # Containers that share a file system, or start again after a kill, give the same ids.
+    monkeypatch.setattr("os.getpid", lambda: 7)
+    with atomic_folder(tmp_path / "new") as killed:
+        with atomic_folder(tmp_path / "new") as folder:
+            assert folder != killed
+            (folder / "file").write_text("whole")
+        shutil.rmtree(tmp_path / "new")
+    with atomic_path(tmp_path / "text") as one, atomic_path(tmp_path / "text") as other:
+        for path in (one, other):
+            path.write_text("equal")
+    assert (tmp_path / "text").read_text() == "equal"

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.stem}.{os.getpid()}.tmp{target.suffix}")
+    temporary = target.with_name(f".{target.stem}.{_token()}.tmp{target.suffix}")
     try:
         yield temporary
         # Some writers (safetensors) leave files that only their owner can read; a new file has the usual mode.
@@ -39,7 +40,7 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         raise FileExistsError(errno.EEXIST, "already there; choose another folder or delete it", str(target))
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary = target.with_name(f".{target.name}.{_token()}.tmp")
     temporary.mkdir()
     try:
         yield temporary
@@ -63,3 +64,8 @@ def write_text_atomically(path: str | os.PathLike[str], text: str) -> None:
     """Write UTF-8 text to ``path`` in one step."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def _token() -> str:
+    """Drawn, not the process id: containers that share a file system, or start again, have equal ids."""
+    return secrets.token_hex(4)

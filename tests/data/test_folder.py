@@ -113,6 +113,19 @@ def no_lens(folder):
     write_poses(folder / "poses.json", poses(), format="merope")
 
 
+def changed(content, **changes):
+    return json.dumps({**content, **changes})
+
+
+def poses_with(**changes):
+    def damage(folder):
+        (folder / "lens.json").unlink()
+        path = folder / "poses.json"
+        path.write_text(changed(json.loads(path.read_text()), **changes))
+
+    return damage
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -128,6 +141,15 @@ def no_lens(folder):
         (put("meta.json", '{"format": "merope-clip-1", "fps": true}'), "'fps' is True"),
         (put("meta.json", '{"format": "merope-clip-1", "fps": -1}'), "fps must be > 0"),
         (put("meta.json", '{"format": "merope-clip-1", "FPS": 1}'), "unknown entries"),
+        (put("meta.json", '{"format": "merope-clip-1", "fps": 1' + "0" * 400 + "}"), "at most 10000"),
+        (put("meta.json", "[" * 100_000), "recursion"),
+        (put("lens.json", '{"model": []}'), "is no lens"),
+        (put("lens.json", changed(lens().to_dict(), fx=[None])), "is no lens"),
+        (put("lens.json", changed(lens().to_dict(), cx=10**400)), "is no lens"),
+        (put("lens.json", changed(lens().to_dict(), principal_point_outside=[])), "is no lens"),
+        (poses_with(times=1.5), "times a list of seconds"),
+        (poses_with(T_world_cam=[[10**400] * 12]), "rows of 12 numbers"),
+        (poses_with(camera={"model": {}}), "no lens that can be read"),
         (
             lambda folder: write_video(folder / "video.mp4", frames(3), fps=10) or drop("frames")(folder),
             "3 frames",
@@ -159,6 +181,19 @@ def test_damage_inside_frames_and_depth_shows_when_they_are_read(tmp_path):
         clip.frames()
     with pytest.raises(ClipError, match=r"rendered/a: .*depth\.npz"):
         clip.depth()
+
+
+def test_a_damaged_chunk_of_a_picture_is_the_clips_own_error(tmp_path):
+    # A picture of noise has several chunks; Pillow raises SyntaxError for the name of a later one.
+    noise = np.random.default_rng(0).integers(0, 256, (1, 300, 300, 3), dtype=np.uint8)
+    own_lens = Pinhole.from_fov(fov_x_deg=70.0, height=300, width=300)
+    folder = write_clip(tmp_path, "a", noise, poses=poses(1), lens=own_lens, fps=12.0, source="rendered")
+    path = folder / "frames" / "frame_00000.png"
+    content = path.read_bytes()
+    later = content.index(b"IDAT", content.index(b"IDAT") + 4)
+    path.write_bytes(content[:later] + b"\x1b6\xac\xfb" + content[later + 4 :])
+    with pytest.raises(ClipError, match=r"frame_00000\.png cannot be read as a picture"):
+        read_clip(folder).frames()
 
 
 def test_clips_that_do_not_fit_together_are_not_written(tmp_path):

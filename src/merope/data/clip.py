@@ -98,7 +98,7 @@ class Clip:
     def depth(self, indices: Sequence[int] | None = None) -> Float[np.ndarray, "_ _ _"] | None:
         """Depth maps [frame, height, width] of the frames with these numbers, or None where there are none.
 
-        Metres along the ray of each pixel's centre, infinite in the sky and 0 where a pixel has no ray.
+        In the poses' unit along the ray of each pixel's centre, infinite in the sky and 0 where a pixel has no ray.
 
         Raises:
             ClipError: if they cannot be read or do not fit the frames.

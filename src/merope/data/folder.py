@@ -27,6 +27,7 @@ from merope.geometry.poses import Poses
 _FRAMES, _VIDEO, _POSES, _LENS = "frames", "video.mp4", "poses.json", "lens.json"
 _CAPTION, _META, _DEPTH = "caption.txt", "meta.json", "depth.npz"
 _FORMAT = "merope-clip-1"
+_MAX_FPS = 10_000
 _KNOWN_META = {"format", "fps", "source", "cluster", "provenance"}
 # A clip id is the name of a folder, on any system.
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")
@@ -65,7 +66,7 @@ def read_clip(folder: str | Path, *, source: str | None = None) -> Clip:
     clip_id, root = folder.name, folder.resolve().parent.name
     try:
         return _read(folder, clip_id, source, root)
-    except (MeropeError, OSError, ValueError) as error:
+    except (MeropeError, OSError, ValueError, RecursionError) as error:
         raise ClipError(source or root, clip_id, error) from error
 
 
@@ -104,8 +105,8 @@ def write_clip(
 ) -> Path:
     """Write a clip's folder in one step, frames lossless; equal arguments give equal bytes.
 
-    ``depth`` is metres along the ray of each pixel's centre, infinite in the sky and 0 where a pixel has no ray. It is
-    kept in float16, whose steps are at most 0.1 % of the distance; beyond 65 504 m it is infinite.
+    ``depth`` is in the poses' unit along the ray of each pixel's centre, infinite in the sky and 0 where a pixel has no
+    ray. It is kept in float16, whose steps are at most 0.1 % of the distance; beyond 65 504 it is infinite.
 
     Raises:
         ValueError: if frames, poses, lens and depth do not fit each other, or the id is no plain name.
@@ -152,7 +153,10 @@ def _read(folder: Path, clip_id: str, source: str | None, root: str) -> Clip:
     if (folder / _LENS).exists():
         lens = read_lens(folder / _LENS)
     elif pose_file.camera is not None:
-        lens = CameraModel.from_dict(pose_file.camera)
+        try:
+            lens = CameraModel.from_dict(pose_file.camera)
+        except (ValueError, TypeError, OverflowError, RuntimeError) as error:
+            raise MeropeError(f"{_POSES} has no lens that can be read: {error}") from error
     else:
         raise MeropeError(f"there is no {_LENS}, and no lens in {_POSES}")
     decode, own_rate = _decoder(folder, len(pose_file.poses))
@@ -207,6 +211,8 @@ def _read_meta(path: Path) -> dict[str, Any]:
     for name, kind in (("fps", int | float), ("source", str), ("cluster", str), ("provenance", dict)):
         if name in meta and (not isinstance(meta[name], kind) or isinstance(meta[name], bool)):
             raise MeropeError(f"{path.name}: {name!r} is {meta[name]!r:.60}")
+    if not 0 < meta.get("fps", 1) <= _MAX_FPS:
+        raise MeropeError(f"{path.name}: fps must be > 0 and at most {_MAX_FPS}; got {meta['fps']!r:.60}")
     return meta
 
 

@@ -19,5 +19,6 @@ def read_lens(path: str | Path) -> CameraModel:
         if not isinstance(content, dict):
             raise ValueError(f"a lens is an object with 'model' and its parameters; got {content!r:.60}.")
         return CameraModel.from_dict(content)
-    except ValueError as error:
+    # Numbers of any size and values of any type reach the lens's own arithmetic.
+    except (ValueError, TypeError, OverflowError, RuntimeError) as error:
         raise MeropeError(f"{path} is no lens: {error}") from None

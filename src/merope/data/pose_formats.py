@@ -221,7 +221,9 @@ def read_merope(path: Path, options: ReadOptions) -> RawPoses:
     try:
         matrices = np.asarray(content["T_world_cam"], dtype=np.float64).reshape(-1, 3, 4)
         times = None if content.get("times") is None else np.asarray(content["times"], dtype=np.float64)
-    except (KeyError, TypeError, ValueError):
+        if times is not None and times.ndim != 1:
+            raise ValueError
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise PoseFileError(
             f"{path}: T_world_cam must be a list of rows of 12 numbers, times a list of seconds."
         ) from None

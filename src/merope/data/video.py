@@ -150,7 +150,8 @@ def read_frames(folder: str | os.PathLike[str], indices: Sequence[int] | None = 
         try:
             with Image.open(path) as image:
                 frames.append(np.asarray(image.convert("RGB")))
-        except OSError as error:
+        # Pillow raises SyntaxError for a damaged chunk of a PNG.
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             raise MeropeError(
                 f"{path} cannot be read as a picture ({error}); is the file complete?"
             ) from error
