@@ -109,6 +109,7 @@ class MadeUpClips:
             spatial_stride=spec.spatial_stride,
         )
         self.empty_text = torch.zeros(1, text_dim)
+        self.up_worlds = [None] * len(self)
         poses = torch.eye(4, dtype=torch.float64).repeat(spec.num_frames, 1, 1)
         poses[:, 2, 3] = torch.arange(spec.num_frames)
         self.clip = CachedClip(

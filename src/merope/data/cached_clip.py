@@ -11,6 +11,7 @@ from torch import Tensor
 
 from merope.cameras import CameraModel
 from merope.errors import CheckpointMismatch, MeropeError
+from merope.geometry.gravity import Up
 from merope.geometry.poses import Poses, Unit
 
 LatentDtype = Literal["float16", "bfloat16", "float32"]
@@ -50,6 +51,8 @@ class CachedClip:
     """Data set or folder that the clip comes from."""
     cluster: str = "all"
     """Kind of motion, for `BalancedSampler`; kept apart by source."""
+    up_world: Up | None = None
+    """Unit vector against gravity in the world of ``T_world_cam``; None where nobody knows."""
 
     @property
     def poses(self) -> Poses:

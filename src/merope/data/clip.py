@@ -10,6 +10,7 @@ from jaxtyping import Float
 from merope.cameras import CameraModel
 from merope.data.video import Frames
 from merope.errors import MeropeError
+from merope.geometry.gravity import Up, unit_up
 from merope.geometry.poses import Poses, Unit
 
 # A tenth of a percent: 30000/1001 is 30 to everyone but a clock.
@@ -32,7 +33,7 @@ class Clip:
     """A video with one pose per frame. A data set is a sequence of these, whatever its files look like.
 
     Raises:
-        ClipError: if the frame rate is not positive, or the lens has parameters per view.
+        ClipError: if the frame rate is not positive, the lens has parameters per view, or up is no direction.
     """
 
     clip_id: str
@@ -53,6 +54,8 @@ class Clip:
     """Data set or folder that the clip comes from."""
     cluster: str = "all"
     """Kind of motion, for `BalancedSampler`."""
+    up_world: Up | None = None
+    """Unit vector against gravity in the world of the poses; None where nobody knows."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """How the clip came to be, as JSON values: files, seeds, licences."""
 
@@ -63,6 +66,11 @@ class Clip:
             raise self.error(
                 f"its lens has parameters for each of {tuple(self.lens.view_shape)} views; a clip has one lens."
             )
+        if self.up_world is not None:
+            try:
+                object.__setattr__(self, "up_world", unit_up(self.up_world))
+            except ValueError as error:
+                raise self.error(error) from None
 
     def error(self, reason: object) -> ClipError:
         """An error that names this clip."""

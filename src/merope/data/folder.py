@@ -22,13 +22,14 @@ from merope.data.pose_table import read_text
 from merope.data.video import Frames, frame_paths, read_frames, read_video, require_frames, write_frames
 from merope.errors import MeropeError
 from merope.files import atomic_folder
+from merope.geometry.gravity import Up, unit_up
 from merope.geometry.poses import Poses
 
 _FRAMES, _VIDEO, _POSES, _LENS = "frames", "video.mp4", "poses.json", "lens.json"
 _CAPTION, _META, _DEPTH = "caption.txt", "meta.json", "depth.npz"
 _FORMAT = "merope-clip-1"
 _MAX_FPS = 10_000
-_KNOWN_META = {"format", "fps", "source", "cluster", "provenance"}
+_KNOWN_META = {"format", "fps", "source", "cluster", "up_world", "provenance"}
 # A clip id is the name of a folder, on any system.
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")
 
@@ -100,6 +101,7 @@ def write_clip(
     source: str,
     caption: str = "",
     cluster: str = "all",
+    up_world: Up | None = None,
     provenance: Mapping[str, Any] | None = None,
     depth: Float32[np.ndarray, "_ _ _"] | None = None,
 ) -> Path:
@@ -109,7 +111,7 @@ def write_clip(
     ray. It is kept in float16, whose steps are at most 0.1 % of the distance; beyond 65 504 it is infinite.
 
     Raises:
-        ValueError: if frames, poses, lens and depth do not fit each other, or the id is no plain name.
+        ValueError: if frames, poses, lens and depth do not fit each other, up is no direction, or the id no plain name.
         FileExistsError: if the clip is there already.
     """
     frames = require_frames(frames)
@@ -131,6 +133,7 @@ def write_clip(
         "fps": fps,
         "source": source,
         "cluster": cluster,
+        **({} if up_world is None else {"up_world": unit_up(up_world)}),
         "provenance": dict(provenance or {}),
     }
     folder = Path(root) / clip_id
@@ -174,6 +177,7 @@ def _read(folder: Path, clip_id: str, source: str | None, root: str) -> Clip:
         caption=read_text(folder / _CAPTION).strip() if (folder / _CAPTION).exists() else "",
         source=source or meta.get("source", root),
         cluster=meta.get("cluster", "all"),
+        up_world=meta.get("up_world"),
         provenance=meta.get("provenance", {}),
     )
 
@@ -211,6 +215,9 @@ def _read_meta(path: Path) -> dict[str, Any]:
     for name, kind in (("fps", int | float), ("source", str), ("cluster", str), ("provenance", dict)):
         if name in meta and (not isinstance(meta[name], kind) or isinstance(meta[name], bool)):
             raise MeropeError(f"{path.name}: {name!r} is {meta[name]!r:.60}")
+    up = meta.get("up_world")
+    if up is not None and not (isinstance(up, list) and all(type(value) in (int, float) for value in up)):
+        raise MeropeError(f"{path.name}: 'up_world' is {up!r:.60} and no list of three numbers")
     if not 0 < meta.get("fps", 1) <= _MAX_FPS:
         raise MeropeError(f"{path.name}: fps must be > 0 and at most {_MAX_FPS}; got {meta['fps']!r:.60}")
     return meta

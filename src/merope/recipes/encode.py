@@ -188,6 +188,7 @@ class ClipEncoder:
                     caption=clip.caption,
                     source=clip.source,
                     cluster=clip.cluster,
+                    up_world=clip.up_world,
                 )
             )
         return encoded

@@ -143,6 +143,7 @@ def _render_world(seed: int, root: str, config: RenderedClipsConfig) -> int:
             source=SOURCE,
             caption=caption(world, drive.poses),
             cluster=drive.motion,
+            up_world=(0.0, 0.0, 1.0),
             provenance={"generator": "merope.worlds", "world_seed": seed, "variant": drive.variant},
             depth=seen.depth if config.depth else None,
         )
