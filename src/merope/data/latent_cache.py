@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import json
 import math
+import re
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,7 @@ from tqdm import tqdm
 from merope.cameras import CameraModel
 from merope.data.cached_clip import CachedClip, CacheDescription, CacheError, CacheWarning, padded_text
 from merope.files import atomic_folder, atomic_path, write_text_atomically
+from merope.geometry.gravity import Up, unit_up
 from merope.geometry.poses import Poses
 
 __all__ = [
@@ -48,8 +50,11 @@ _OPEN_SHARDS = 64
 _FORMAT, _VERSION = "merope-latent-cache", 1
 _MANIFEST, _ENCODING, _EMPTY = "manifest.json", "encoding.json", "empty-text.safetensors"
 _LATENTS, _LISTING = "latents.safetensors", "clips.json"
+# What the manifest repeats of each clip, beside "up_world" where it is known.
+_ROW = ("clip_id", "source", "cluster")
 # Normalised latents have a deviation near 1 in every channel.
 _STD_RANGE = (0.3, 3.0)
+_SHARD = re.compile(r"shard-[0-9a-f]{16}")
 
 
 class LatentCacheWriter:
@@ -157,6 +162,8 @@ class LatentCacheWriter:
                     "source": clip.source,
                     "cluster": clip.cluster,
                     "text": text,
+                    # Left out where it is unknown, as in caches from before it was asked.
+                    **({} if clip.up_world is None else {"up_world": clip.up_world}),
                 }
             )
         means = torch.stack([clip.mean.to("cpu", torch.float64) for clip in clips])
@@ -167,7 +174,7 @@ class LatentCacheWriter:
             listing = {
                 "bytes": (temporary / _LATENTS).stat().st_size,
                 "sha256": _sha256(temporary / _LATENTS),
-                "clips": [{name: row[name] for name in ("clip_id", "source", "cluster")} for row in rows],
+                "clips": [_listed(row) for row in rows],
                 # Of the cached means, per channel: what the deviation of the whole cache is summed from.
                 "sum": means.sum((0, 2, 3, 4)).tolist(),
                 "sum_of_squares": means.square().sum((0, 2, 3, 4)).tolist(),
@@ -247,8 +254,10 @@ class LatentCache:
             self.channel_std: list[float] = manifest["channel_std"]
             self.skipped: list[dict[str, str]] = manifest["skipped"]
             self._shards: list[dict[str, Any]] = manifest["shards"]
+            if outside := [one["folder"] for one in self._shards if not _SHARD.fullmatch(one["folder"])]:
+                raise ValueError(f"{outside[0]!r} is no shard of this folder")
             places = sorted(
-                (row["source"], row["clip_id"], row["cluster"], shard, index)
+                (row["source"], row["clip_id"], row["cluster"], shard, index, _up(row))
                 for shard, listing in enumerate(self._shards)
                 for index, row in enumerate(listing["clips"])
             )
@@ -259,7 +268,8 @@ class LatentCache:
         self.sources: list[str] = [place[0] for place in places]
         self.clip_ids: list[str] = [place[1] for place in places]
         self.clusters: list[str] = [f"{place[0]}/{place[2]}" for place in places]
-        self._places = [place[3:] for place in places]
+        self.up_worlds: list[Up | None] = [place[5] for place in places]
+        self._places = [place[3:5] for place in places]
         self._open: OrderedDict[int, tuple[Any, list[dict[str, Any]]]] = OrderedDict()
         self._check_sizes()
         low, high = _STD_RANGE
@@ -298,6 +308,7 @@ class LatentCache:
             caption=entry["caption"],
             source=entry["source"],
             cluster=entry["cluster"],
+            up_world=_up(entry),
         )
 
     def poses(self, index: int) -> Poses:
@@ -355,8 +366,12 @@ class LatentCache:
         if opened is None:
             try:
                 file = safe_open(str(self._path(shard)), framework="pt")
-                opened = file, json.loads(file.metadata()["clips"])
-            except (SafetensorError, OSError, KeyError, ValueError) as error:
+                rows = json.loads(file.metadata()["clips"])
+                listed = [_listed(row) for row in rows]
+                if listed != self._shards[shard]["clips"]:
+                    raise ValueError("its clips are not those that the manifest lists")
+                opened = file, rows
+            except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
                 raise CacheError(f"{self._path(shard)} cannot be read: {error}. {_MEND}") from error
         self._open[shard] = opened
         if len(self._open) > _OPEN_SHARDS:
@@ -389,6 +404,7 @@ class LatentCaches:
         self.sources = [name for cache in self.caches for name in cache.sources]
         self.clip_ids = [name for cache in self.caches for name in cache.clip_ids]
         self.clusters = [name for cache in self.caches for name in cache.clusters]
+        self.up_worlds = [up for cache in self.caches for up in cache.up_worlds]
         self._ends = list(itertools.accumulate(len(cache) for cache in self.caches))
         if len(set(zip(self.sources, self.clip_ids, strict=True))) < len(self):
             raise CacheError(
@@ -428,9 +444,12 @@ def _listings(folder: Path) -> Iterator[dict[str, Any]]:
     """What each complete shard in the folder lists, by name."""
     for path in sorted(folder.glob(f"shard-*/{_LISTING}")):
         try:
-            yield {"folder": path.parent.name, **json.loads(path.read_text(encoding="utf-8"))}
-        except ValueError as error:
-            raise CacheError(f"{path} is damaged: {error}. {_MEND}") from error
+            listing = json.loads(path.read_text(encoding="utf-8"))
+            clips = [_listed(row) for row in listing["clips"]]
+            rest = {name: listing[name] for name in ("bytes", "sha256", "sum", "sum_of_squares")}
+        except (ValueError, TypeError, KeyError) as error:
+            raise CacheError(f"{path} is damaged: {error!r}. {_MEND}") from error
+        yield {"folder": path.parent.name, **rest, "clips": clips}
 
 
 def _written_clips(folder: Path) -> set[tuple[str, str]]:
@@ -440,8 +459,18 @@ def _written_clips(folder: Path) -> set[tuple[str, str]]:
 def _read_description(path: Path) -> CacheDescription:
     try:
         return CacheDescription.from_dict(json.loads(path.read_text(encoding="utf-8")))
-    except (FileNotFoundError, KeyError, TypeError, ValueError) as error:
+    except (FileNotFoundError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise CacheError(f"{path} describes no cache of latents that this release reads: {error}.") from error
+
+
+def _listed(row: dict[str, Any]) -> dict[str, Any]:
+    """What the manifest repeats of a clip."""
+    up = {"up_world": row["up_world"]} if "up_world" in row else {}
+    return {**{name: row[name] for name in _ROW}, **up}
+
+
+def _up(row: dict[str, Any]) -> Up | None:
+    return unit_up(row["up_world"]) if "up_world" in row else None
 
 
 def _own(value: Tensor, dtype: torch.dtype) -> Tensor:
