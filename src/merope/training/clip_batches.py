@@ -15,7 +15,8 @@ from merope.adapters.spec import VideoSpec
 from merope.cameras.rays import ViewRays
 from merope.data.latent_cache import CachedClip, CacheDescription, padded_text
 from merope.data.sampling import BalancedSampler
-from merope.errors import CheckpointMismatch
+from merope.errors import CheckpointMismatch, MeropeError
+from merope.geometry.gravity import Up
 from merope.training.finetune_config import FinetuneConfig
 
 # Streams of the seed.
@@ -30,6 +31,7 @@ class Clips(Protocol):
     sources: list[str]
     clip_ids: list[str]
     clusters: list[str]
+    up_worlds: list[Up | None]
     description: CacheDescription
 
     def __len__(self) -> int: ...
@@ -84,8 +86,11 @@ class ClipBatches:
     Everything random is drawn on the CPU from seed, step and place in the global batch, so neither the number of processes
     nor the way a batch is cut changes a clip's noise, noise level, prompt or posterior sample.
 
+    Under an input map cameras are in the level world of each clip's first camera, without one in that camera's own.
+
     Raises:
         CheckpointMismatch: if the cached latents are of another size than the model's.
+        MeropeError: if the run has an input map and a clip does not say which way is up.
     """
 
     def __init__(
@@ -94,6 +99,8 @@ class ClipBatches:
         self.clips, self.config = clips, config
         self.sampler = BalancedSampler(clips.clusters, config.seed) if sampler is None else sampler
         _require_size(clips.description, config.spec)
+        if config.input_map is not None:
+            _require_up(clips)
         self._empty_text = clips.empty_text
 
     def micro_batches(self, step: int, *, rank: int, size: int) -> list[list[tuple[int, int]]]:
@@ -184,15 +191,26 @@ class ClipBatches:
             noise=torch.stack([draw.noise for draw in draws]),
             sigma=sigma.clamp(_LEAST_SIGMA, 1),
             text=padded_text(texts, self.clips.description.text_length),
-            rays=_rays(clips, config.spec),
-            other_rays=None if others is None else _rays(others, config.spec),
+            rays=_rays(clips, config),
+            other_rays=None if others is None else _rays(others, config),
         )
 
 
-def _rays(clips: Sequence[CachedClip], spec: VideoSpec) -> ViewRays:
-    return latent_rays(
-        latent_matrices([clip.poses for clip in clips], spec), spec, [clip.lens for clip in clips]
-    )
+def _rays(clips: Sequence[CachedClip], config: FinetuneConfig) -> ViewRays:
+    up_world = None if config.input_map is None else [clip.up_world for clip in clips if clip.up_world]
+    poses = latent_matrices([clip.poses for clip in clips], config.spec, up_world=up_world)
+    return latent_rays(poses, config.spec, [clip.lens for clip in clips])
+
+
+def _require_up(clips: Clips) -> None:
+    without = [index for index, up in enumerate(clips.up_worlds) if up is None]
+    if without:
+        first = without[0]
+        raise MeropeError(
+            f"the input map needs to know which way is up, and clip {clips.sources[first]}/{clips.clip_ids[first]} does "
+            f"not say ({len(without)} of {len(clips)} do not). Say \"up_world\", the unit vector against gravity in the "
+            "world of its poses, in the meta.json of each clip and encode into a new folder, or train with input_map=None."
+        )
 
 
 def _require_size(have: CacheDescription, spec: VideoSpec) -> None:
