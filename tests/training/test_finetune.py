@@ -12,16 +12,18 @@ from safetensors.torch import load_file
 from torch import nn
 
 from merope.adapters import load_adapter, read_adapter_config
+from merope.adapters.signals import tensors_in
 from merope.adapters.spec import VideoSpec
 from merope.data.latent_cache import LatentCache
 from merope.encodings.registry import default_encoding, encoding_to_config
 from merope.errors import CheckpointMismatch, MeropeError, MissingDependency
 from merope.training import log_sinks
+from merope.training.clip_batches import MicroBatch
 from merope.training.export import export_base
 from merope.training.finetune import count_parameters
 from merope.training.finetune_config import ParallelConfig
 from merope.training.log_sinks import LogSinks
-from merope.training.parallel import joined_processes
+from merope.training.parallel import Processes, joined_processes
 from merope.training.pretrained import add_cameras, load_base
 from merope.training.run_log import read_entries
 from merope.training.trainable import choose_trainable
@@ -306,3 +308,38 @@ def test_weights_and_biases_gets_entries_and_one_run_per_folder(tmp_path, monkey
     assert logged == [(3, {"loss": 0.5})] * 2
     assert begun[0]["project"] == "cameras" and begun[0]["resume"] == "allow"
     assert begun[0]["id"] == begun[1]["id"]
+
+
+def test_cameras_are_made_before_anything_is_copied_to_the_device(trainer_in, tmp_path, monkeypatch):
+    trainer = trainer_in(tmp_path)
+    # Stands for a GPU: another device than the one that geometry is done on.
+    trainer.processes = Processes(rank=0, size=1, device=torch.device("meta"))
+    order = []
+    make, move = trainer.adapter.signals, MicroBatch.to
+
+    def making(rays, *, device):
+        order.append(f"made on {device}")
+        return make(rays, device=device)
+
+    def moving(batch, device):
+        order.append("moved")
+        return move(batch, device)
+
+    monkeypatch.setattr(trainer.adapter, "signals", making)
+    monkeypatch.setattr(MicroBatch, "to", moving)
+    batch, signals = trainer._prepare(0, [(0, 0)])
+    assert order == ["made on cpu", "moved"]
+    assert {x.device.type for x in (batch.latents, batch.noise, batch.sigma, batch.text)} == {"meta"}
+    assert {x.device.type for x in tensors_in(signals)} == {"meta"}
+
+
+def test_a_run_that_stops_saves_its_state_first_and_one_that_ends_its_model(
+    trainer_in, tmp_path, monkeypatch
+):
+    trainer = trainer_in(tmp_path, steps=4, checkpoint_every=2)
+    order = []
+    export, save = trainer._export, trainer.checkpoints.save
+    monkeypatch.setattr(trainer, "_export", lambda **options: (order.append("model"), export(**options)))
+    monkeypatch.setattr(trainer.checkpoints, "save", lambda *given: (order.append("state"), save(*given)))
+    trainer.run(progress=False)
+    assert order == ["state", "model", "model", "state"]

@@ -204,10 +204,10 @@ class FinetuneTrainer:
         for chosen in self.batches.probe_batches(rank=self.processes.rank, size=self.processes.size):
             batch = self.batches.load_probe(chosen)
             assert batch.other_rays is not None
-            signals = [self._signals(rays) for rays in (batch.rays, batch.other_rays)]
-            batch = batch.to(self.processes.device)
-            own += self.losses(batch, signals[0]).tolist()
-            other += self.losses(batch, signals[1]).tolist()
+            other_signals = self.adapter.signals(batch.other_rays, device="cpu")
+            batch, signals = self._moved(batch)
+            own += self.losses(batch, signals).tolist()
+            other += self.losses(batch, other_signals.to(self.processes.device)).tolist()
         losses = self.processes.mean(torch.tensor([own, other], dtype=torch.float64).mean(1))
         return {"probe_loss": float(losses[0]), "control": float(losses[1] - losses[0])}
 
@@ -220,11 +220,13 @@ class FinetuneTrainer:
                 yield partial(self._prepare, step, chosen)
 
     def _prepare(self, step: int, chosen: list[tuple[int, int]]) -> Prepared:
-        batch = self.batches.load(step, chosen)
-        return batch.to(self.processes.device), self._signals(batch.rays)
+        return self._moved(self.batches.load(step, chosen))
 
-    def _signals(self, rays: Any) -> CameraSignals:
-        return self.adapter.signals(rays, device=self.processes.device)
+    def _moved(self, batch: MicroBatch) -> Prepared:
+        """A batch and its cameras on the device, where all that the CPU does for them comes first."""
+        # A copy to a GPU waits for the work that is queued there: cameras made after one would hold the next step up.
+        signals = self.adapter.signals(batch.rays, device="cpu")
+        return batch.to(self.processes.device), signals.to(self.processes.device)
 
     def _update(self, prepared: Iterator[Prepared], *, measure: bool) -> tuple[dict[str, float], bool]:
         """One step; what was measured on the way, and whether any process was asked to stop."""
@@ -340,8 +342,10 @@ class FinetuneTrainer:
 
     def _save(self, *, finished: bool) -> None:
         self._put_together()
-        # The model first: a run killed in between goes on from the older state and writes the model again.
-        self._export(finished=finished)
+        # Once finished the model comes first: killed in between, the run goes on from the older state and writes it again.
+        # Until then the state does: whoever asked to stop may not wait for both.
+        if finished:
+            self._export(finished=True)
         self.checkpoints.save(
             self.step,
             self._state(),
@@ -353,6 +357,8 @@ class FinetuneTrainer:
                 "since_log": self._since_log,
             },
         )
+        if not finished:
+            self._export(finished=False)
 
     def _export(self, *, finished: bool) -> None:
         config, model = self.config, self.folder / "model"
