@@ -229,8 +229,11 @@ def _fitted(
     ``notes`` gets a line for each thing that is not the recipe's own.
     """
     from merope.adapters import read_adapter_config
+    from merope.training.clip_batches import require_up
     from merope.training.motion import needs_scale, with_scale_of
 
+    if config.input_map is not None:
+        require_up(clips)
     described, spec = clips.description, config.spec
     # One reading of one clip: the rate is each clip's own and the same for all.
     sizes: dict[str, Any] = {

@@ -100,7 +100,7 @@ class ClipBatches:
         self.sampler = BalancedSampler(clips.clusters, config.seed) if sampler is None else sampler
         _require_size(clips.description, config.spec)
         if config.input_map is not None:
-            _require_up(clips)
+            require_up(clips)
         self._empty_text = clips.empty_text
 
     def micro_batches(self, step: int, *, rank: int, size: int) -> list[list[tuple[int, int]]]:
@@ -202,7 +202,12 @@ def _rays(clips: Sequence[CachedClip], config: FinetuneConfig) -> ViewRays:
     return latent_rays(poses, config.spec, [clip.lens for clip in clips])
 
 
-def _require_up(clips: Clips) -> None:
+def require_up(clips: Clips) -> None:
+    """Raise unless every clip says which way is up, which an input map needs to know.
+
+    Raises:
+        MeropeError: naming the first clip that does not, and the way out.
+    """
     without = [index for index, up in enumerate(clips.up_worlds) if up is None]
     if without:
         first = without[0]

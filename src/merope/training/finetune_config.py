@@ -72,7 +72,7 @@ class FinetuneConfig:
     encoding: dict[str, Any]
     """Camera encoding, as `encoding_to_config` gives it."""
     input_map: dict[str, Any] | None = None
-    """Absolute map on the branches' input, as `input_map_to_config` gives it."""
+    """Absolute map on the branches' input, as `input_map_to_config` gives it; every clip must then say which way is up."""
     compression: int = 4
     """Adapter compression C."""
     schedule: Literal["alternate", "every"] | tuple[int, ...] = "alternate"
