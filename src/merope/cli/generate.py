@@ -37,6 +37,7 @@ def generate(
     times: Path | None = None,
     unit: Unit | None = None,
     scale: float | None = None,
+    up: tuple[float, float, float] | None = None,
     prompt: str | None = None,
     negative_prompt: str | None = None,
     prefix: Path | None = None,
@@ -73,7 +74,7 @@ def generate(
 
     "trajectories": {"left": {"poses": "left.txt", "format": "kitti", "fps": 10}}}
 
-    More fields: negative_prompt, seed, and fov in place of lens; for a trajectory start, times, unit, scale.
+    More fields: negative_prompt, seed, and fov in place of lens; for a trajectory start, times, unit, scale, up_world.
 
     Every clip becomes a folder OUT/CASE/TRAJECTORY with frames (PNG), video.mp4, commanded.json, lens.json and
     result.json. Clips that are there are left as they are, so the same command goes on where it was stopped. Under
@@ -92,6 +93,7 @@ def generate(
         times: File with the time of each pose in seconds, one a line; in place of the rate.
         unit: What a length of 1 is in the file, where neither the file nor its format says so.
         scale: Metres per unit of the file (default 1).
+        up: Direction against gravity in the file's world, such as 0 -1 0; adapters with a latitude and up map need it.
         prompt: What the video shows.
         negative_prompt: What it does not show.
         prefix: Video, folder of pictures or picture whose first frames are given; frame i goes with pose i.
@@ -129,6 +131,7 @@ def generate(
         "--times": times,
         "--unit": unit,
         "--scale": scale,
+        "--up": up,
         "--negative-prompt": negative_prompt,
         "--prefix": prefix,
         "--lens": lens,
@@ -258,6 +261,7 @@ def _unit(clip: "Clip") -> str:
 def _single_case(flags: dict[str, Any]) -> "Case":
     """The one case that the command line describes."""
     from merope.generation.manifest import Case, Trajectory, require_name
+    from merope.geometry.gravity import unit_up
 
     file: Path = flags["--trajectory"]
     name = flags["--name"] or "clip"
@@ -273,6 +277,7 @@ def _single_case(flags: dict[str, Any]) -> "Case":
         times=flags["--times"],
         unit=flags["--unit"],
         scale=1.0 if flags["--scale"] is None else flags["--scale"],
+        up_world=flags["--up"] and unit_up(flags["--up"]),
     )
     return Case(
         id=name,
@@ -323,6 +328,7 @@ def _plan(
             poses=clip.poses,
             lens=clip.lens,
             prefix=given,
+            up_world=clip.up_world,
             height=clip.spec.height,
             width=clip.spec.width,
             num_frames=clip.spec.num_frames,

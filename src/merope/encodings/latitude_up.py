@@ -35,8 +35,8 @@ class LatitudeUpMap:
 
     up_world: tuple[float, float, float] = (0.0, -1.0, 0.0)
     """The zenith in the world of the rays; UCPE's has y down, the procedural streets' (0, 0, 1). The default is that of
-    `latent_matrices(..., up_world=...)`, which fine-tuning and `MeropePipeline` use; of poses in the frame of a first camera,
-    as in the small preset, it says that this camera stands level."""
+    `latent_matrices(..., up_world=...)`, which fine-tuning and `MeropePipeline` use; of poses in the frame of a first
+    camera, as in the small preset, it says that this camera stands level."""
     released_rodrigues: bool = False
     """Turn rays as the released code does, whose last term is wrong: up is off by 2 degrees on average."""
     rays_at: RaysAt = "patch_center"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from tqdm import tqdm
 
 from merope.adapters.spec import VideoSpec, wan_spec
@@ -21,6 +22,7 @@ from merope.data.video import Frames
 from merope.errors import MeropeError
 from merope.generation.manifest import Case, Problems
 from merope.generation.model_files import ModelConfigs
+from merope.geometry.gravity import Up
 from merope.geometry.poses import Poses, Unit
 
 
@@ -47,6 +49,8 @@ class Clip:
     """SHA-256 of the given frames at the spec's size."""
     notes: tuple[str, ...] = ()
     """What was done to poses, lens and given frames, in sentences."""
+    up_world: Up | None = None
+    """Against gravity in the world of the poses; None where the case does not say."""
 
     @property
     def clip_id(self) -> str:
@@ -67,7 +71,13 @@ class Clip:
         # What the model sees of a path is relative to the first camera. Rounded, since another machine's last bit is
         # not another path; and 0 added, since -0 is not another number.
         seen = (self.poses.rebase_to_first().T_world_cam.round(decimals=6) + 0.0).numpy().tobytes()
+        up = {}
+        if self.up_world is not None:
+            up_world = torch.tensor(self.up_world, dtype=torch.float64)
+            up_camera = (self.poses.R_world_cam[0].mT @ up_world).round(decimals=6) + 0.0
+            up = {"up_in_first_camera": up_camera.tolist()}
         return {
+            **up,
             "prompt": self.prompt,
             "negative_prompt": self.negative_prompt,
             "seed": self.seed,
@@ -211,6 +221,7 @@ def open_cases(
                     prefix_lens=lens,
                     prefix_digest=digest,
                     notes=(*notes, *fitting, *projected, *command.notes),
+                    up_world=trajectory.up_world,
                 )
                 if check is not None:
                     check(clip, frames)

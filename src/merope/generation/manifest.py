@@ -12,6 +12,7 @@ from typing import Any, get_args
 from merope.data.pose_files import FORMATS
 from merope.data.pose_table import read_text
 from merope.errors import MeropeError
+from merope.geometry.gravity import Up, unit_up
 from merope.geometry.poses import Unit
 
 # What may stand in a folder's name on every system, and cannot leave the folder or hide in it.
@@ -41,6 +42,8 @@ class Trajectory:
     """What a length of 1 is, where the file does not say."""
     scale: float = 1.0
     """Metres per unit of the file."""
+    up_world: Up | None = None
+    """Against gravity in the file's world; needed by adapters with an input map."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,8 +176,9 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "times": (str,),
     "unit": (str,),
     "scale": (int, float),
+    "up_world": (list,),
 }
-_WORDS: dict[type, str] = {str: "text", int: "a whole number", float: "a number", dict: "an object"}
+_WORDS: dict[type, str] = {str: "text", int: "a whole number", float: "a number", dict: "an object", list: "a list"}
 _PATHS = {"prefix", "lens", "poses", "times"}
 
 
@@ -230,6 +234,8 @@ def _case(entry: Any, place: str, folder: Path, problems: Problems) -> Case | No
                 raise ValueError(
                     f"field 'unit' must be one of {', '.join(get_args(Unit))}; got {chosen['unit']!r}."
                 )
+            if "up_world" in chosen:
+                chosen["up_world"] = unit_up(chosen["up_world"])
             trajectories[name] = Trajectory(**chosen)
     if len(problems.found) > before:
         return None

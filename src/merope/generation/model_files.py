@@ -101,6 +101,11 @@ class ModelConfigs:
         return "m" if self.adapter is None else self.adapter["summary"].get("pose_unit", "m")
 
     @property
+    def needs_up(self) -> bool:
+        """Whether the adapter has an input map, which needs to know which way is up."""
+        return self.adapter is not None and self.adapter.get("input_map") is not None
+
+    @property
     def pose_policy(self) -> PosePolicy:
         """Which of a latent frame's poses the adapter takes."""
         return "last" if self.adapter is None else self.adapter["pose_policy"]

@@ -162,6 +162,7 @@ class MeropePipeline(WanPipeline):
             described = {
                 "base": {},
                 "pose_policy": self.adapter.pose_policy,
+                "input_map": self.adapter.input_map,
                 "summary": self.summary,
                 "spec": None if self.trained is None else self.trained.to_dict(),
             }
@@ -180,6 +181,7 @@ class MeropePipeline(WanPipeline):
         poses: Poses | Sequence[Poses],
         lens: CameraModel | Sequence[CameraModel] | None = None,
         prefix: PrefixFrames | None = None,
+        up_world: Sequence[float] | Sequence[Sequence[float]] | None = None,
         negative_prompt: str | list[str] | None = None,
         height: int | None = None,
         width: int | None = None,
@@ -204,7 +206,8 @@ class MeropePipeline(WanPipeline):
         ``poses`` has one camera per frame, in metres unless the adapter was trained on another unit; ``lens`` is for frames
         of the video's size, None takes the adapter's own. ``prefix`` are the first frames, bytes [n, H, W, 3] or an image:
         the autoencoder's latents of them are clean, with timestep 0, at every step. Sizes and frames left out are those
-        that the adapter was trained for.
+        that the adapter was trained for. ``up_world``, the direction against gravity in the world of the poses, is needed by
+        an adapter with an input map and not read by others.
 
         Guidance is on text alone: both passes see the same cameras and prefix, and at a ``guidance_scale`` of 1 there is
         one pass. ``flow_shift`` sets the scheduler's time shift for this call. ``seeds`` draws each clip's noise on the
@@ -231,6 +234,7 @@ class MeropePipeline(WanPipeline):
             poses=poses,
             lens=lens,
             prefix=prefix,
+            up_world=up_world,
             height=height,
             width=width,
             num_frames=num_frames,
@@ -427,7 +431,8 @@ class MeropePipeline(WanPipeline):
         """The cameras of all clips, made once for all steps and both passes of guidance."""
         if self.adapter is None:
             return None
-        rays = latent_rays(latent_matrices(request.poses, request.spec), request.spec, request.lenses)
+        matrices = latent_matrices(request.poses, request.spec, up_world=request.up_world)
+        rays = latent_rays(matrices, request.spec, request.lenses)
         return self.adapter.signals(rays, device=self._execution_device)
 
     def _output(

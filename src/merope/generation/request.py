@@ -16,6 +16,7 @@ from merope.cameras import CameraModel
 from merope.errors import MeropeError, TrajectoryError
 from merope.generation.model_files import ModelConfigs
 from merope.generation.trajectory import require_steps
+from merope.geometry.gravity import Up, unit_up
 from merope.geometry.poses import Poses, Unit
 
 PrefixFrames = np.ndarray | Image.Image | Sequence[Any]
@@ -39,6 +40,8 @@ class Request:
     """The lens of each clip, for frames of the spec's size."""
     prefix: UInt8[np.ndarray, "clip given height width 3"] | None
     """The given frames of each clip."""
+    up_world: tuple[Up, ...] | None = None
+    """Against gravity in each clip's own world; None for an adapter without an input map, which does not ask."""
 
     @property
     def num_clips(self) -> int:
@@ -52,6 +55,7 @@ def check_request(
     poses: Poses | Sequence[Poses],
     lens: CameraModel | Sequence[CameraModel] | None = None,
     prefix: PrefixFrames | None = None,
+    up_world: Sequence[float] | Sequence[Sequence[float]] | None = None,
     height: int | None = None,
     width: int | None = None,
     num_frames: int | None = None,
@@ -64,10 +68,12 @@ def check_request(
     ``model`` is a pipeline's folder or hub name, of which the configuration files alone are read (with ``adapter`` as in
     `ModelConfigs.read`), or what was read. Blanks are filled by what the adapter was trained for, then by the lens
     (sizes) and the poses (frames). What there is one of serves all clips; ``counts`` says how many the call has of
-    other things, by their names.
+    other things, by their names. ``up_world`` is the direction against gravity in the world of the poses; adapters without
+    an input map do not read it.
 
     Raises:
-        ValueError: if sizes, counts, prefix or lenses do not fit the model or each other.
+        ValueError: if sizes, counts, prefix or lenses do not fit the model or each other, or ``up_world`` is no direction or
+            missing for an adapter with an input map.
         TrajectoryError: if a trajectory has another number of poses, another unit, or jumps.
         MeropeError: if there is no adapter, so that the cameras would be ignored, unless ``allow_untrained``.
     """
@@ -83,9 +89,17 @@ def check_request(
         raise ValueError("poses must hold at least one trajectory; got none.")
     lenses = _lenses(lens, trained)
     given = None if prefix is None else given_frames(prefix)
+    ups = None if up_world is None else _ups(up_world)
+    if ups is None and configs.needs_up:
+        raise ValueError(
+            "up_world is needed: this adapter's input map has to know which way is up. Say the direction against gravity in "
+            "the world of the poses: up_world=(0, -1, 0) where y points down, (0, 0, 1) where z points up; 'up_world' in a "
+            "manifest's trajectory, --up 0 0 1 on the command line."
+        )
     there_are = {
         "poses": len(all_poses),
         "lens": len(lenses),
+        "up_world": 1 if ups is None else len(ups),
         "prefix": 1 if given is None else len(given),
         **(counts or {}),
     }
@@ -117,6 +131,7 @@ def check_request(
         poses=tuple(all_poses * num_clips if len(all_poses) == 1 else all_poses),
         lenses=tuple(lenses * num_clips if len(lenses) == 1 else lenses),
         prefix=given if given is None else np.broadcast_to(given, (num_clips, *given.shape[1:])),
+        up_world=tuple(ups * (num_clips // len(ups))) if ups is not None and configs.needs_up else None,
     )
 
 
@@ -185,6 +200,13 @@ def _lenses(lens: CameraModel | Sequence[CameraModel] | None, trained: VideoSpec
     if not lenses:
         raise ValueError("lens must hold at least one lens; got none.")
     return lenses
+
+
+def _ups(up_world: Sequence[float] | Sequence[Sequence[float]]) -> list[Up]:
+    """One direction, or one per clip."""
+    # Any: which of the two it is, its entries tell.
+    found: Any = up_world
+    return [unit_up(found)] if all(np.ndim(entry) == 0 for entry in found) else [unit_up(one) for one in found]
 
 
 def _first(*values: int | None) -> int:

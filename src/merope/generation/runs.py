@@ -212,12 +212,15 @@ def _call(pipeline: Any, clips: Sequence[Clip], sampling: Sampling, allow_untrai
     spec = clips[0].spec
     given = [clip.given_frames() for clip in clips]
     negative = [clip.negative_prompt for clip in clips]
+    ups = [clip.up_world for clip in clips]
     return pipeline(
         [clip.prompt for clip in clips],
         negative_prompt=None if None in negative else negative,
         poses=[clip.poses for clip in clips],
         lens=[clip.lens for clip in clips],
         prefix=None if given[0] is None else given,
+        # Where it is needed, no clip was planned without it.
+        up_world=None if None in ups else ups,
         height=spec.height,
         width=spec.width,
         num_frames=spec.num_frames,
@@ -244,6 +247,7 @@ def _write(out: Path, clip: Clip, frames: Frames, sampling: Sampling, told: dict
             "prompt": clip.prompt,
             "negative_prompt": clip.negative_prompt,
             "seed": clip.seed,
+            "up_world": clip.up_world,
             "notes": list(clip.notes),
             **told,
             "versions": versions(),

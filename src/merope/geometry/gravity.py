@@ -21,14 +21,16 @@ def unit_up(up_world: Sequence[float]) -> Up:
     Raises:
         ValueError: if it is not three finite numbers, or of no length.
     """
-    values = [float(value) for value in up_world]
-    length = math.hypot(*values)
-    if len(values) != 3 or not 0 < length < math.inf:
+    try:
+        x, y, z = (float(value) for value in up_world)
+        length = math.hypot(x, y, z)
+        if not 0 < length < math.inf:
+            raise ValueError
+    except (TypeError, ValueError):
         raise ValueError(
-            f"up_world must be the direction against gravity as three numbers, not all 0, such as 0 0 1; got {values}."
-        )
-    x, y, z = (value / length for value in values)
-    return x, y, z
+            f"up_world must be the direction against gravity as three numbers, such as (0, 0, 1); got {up_world!r:.80}."
+        ) from None
+    return x / length, y / length, z / length
 
 
 def rebase_to_level(poses: Poses, up_world: Sequence[float]) -> Poses:

@@ -213,7 +213,7 @@ def require_up(clips: Clips) -> None:
         first = without[0]
         raise MeropeError(
             f"the input map needs to know which way is up, and clip {clips.sources[first]}/{clips.clip_ids[first]} does "
-            f"not say ({len(without)} of {len(clips)} do not). Say \"up_world\", the unit vector against gravity in the "
+            f"not say ({len(without)} of {len(clips)} do not). Say 'up_world', the unit vector against gravity in the "
             "world of its poses, in the meta.json of each clip and encode into a new folder, or train with input_map=None."
         )
 

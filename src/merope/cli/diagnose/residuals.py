@@ -200,7 +200,7 @@ def _of_pipeline(
     spec, _ = run_spec(configs, **sizes)
     asked: list[dict[str, Any]] = list(_calls(configs, spec, manifest=manifest, clips=clips, seed=seed))
     for call in asked:
-        names = ("poses", "lens", "prefix")
+        names = ("poses", "lens", "prefix", "up_world")
         check_request(configs, **{name: call[name] for name in names}, **_size_of(spec, call))
     place = device or ("cuda" if torch.cuda.is_available() else "cpu")
     half = dtype == "bf16" or (dtype == "auto" and place.startswith("cuda"))
@@ -250,6 +250,7 @@ def _calls(
                 "poses": clip.poses,
                 "lens": clip.lens,
                 "prefix": clip.given_frames(),
+                "up_world": clip.up_world,
                 "seeds": clip.seed,
             }
         return
@@ -267,4 +268,12 @@ def _calls(
         given = None
         if spec.prefix_frames:
             given = render(build_world(world, paths=[poses]), lens, poses[: spec.prefix_frames]).rgb
-        yield {"prompt": "", "poses": poses, "lens": lens, "prefix": given, "seeds": world}
+        yield {
+            "prompt": "",
+            "poses": poses,
+            "lens": lens,
+            "prefix": given,
+            # The streets' ground is z = 0.
+            "up_world": (0.0, 0.0, 1.0),
+            "seeds": world,
+        }
