@@ -178,7 +178,13 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "scale": (int, float),
     "up_world": (list,),
 }
-_WORDS: dict[type, str] = {str: "text", int: "a whole number", float: "a number", dict: "an object", list: "a list"}
+_WORDS: dict[type, str] = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    dict: "an object",
+    list: "a list",
+}
 _PATHS = {"prefix", "lens", "poses", "times"}
 
 

@@ -206,7 +206,9 @@ def _ups(up_world: Sequence[float] | Sequence[Sequence[float]]) -> list[Up]:
     """One direction, or one per clip."""
     # Any: which of the two it is, its entries tell.
     found: Any = up_world
-    return [unit_up(found)] if all(np.ndim(entry) == 0 for entry in found) else [unit_up(one) for one in found]
+    if all(np.ndim(entry) == 0 for entry in found):
+        return [unit_up(found)]
+    return [unit_up(one) for one in found]
 
 
 def _first(*values: int | None) -> int:
