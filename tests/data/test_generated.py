@@ -50,7 +50,7 @@ def test_an_old_clip_stays_until_the_new_one_is_complete(tmp_path, monkeypatch):
 
 
 def test_leftovers_of_a_killed_process_go_and_those_of_other_clips_stay(tmp_path):
-    for name in (".left.12.tmp", ".left.b.12.tmp", ".right.12.tmp"):
+    for name in (".left.12.tmp", ".left.0a1b.old", ".left.b.12.tmp", ".right.12.tmp"):
         (tmp_path / "a" / name).mkdir(parents=True)
     write(tmp_path / "a" / "left")
     assert sorted(entry.name for entry in (tmp_path / "a").iterdir()) == [
@@ -58,6 +58,45 @@ def test_leftovers_of_a_killed_process_go_and_those_of_other_clips_stay(tmp_path
         ".right.12.tmp",
         "left",
     ]
+
+
+def test_two_runs_that_write_one_clip_do_not_take_each_other_s_files(tmp_path, monkeypatch):
+    folder, write_video = tmp_path / "a" / "left", generated.write_video
+
+    def meanwhile(*given, **options):
+        with monkeypatch.context() as patched:
+            patched.setattr(generated, "write_video", write_video)
+            write(folder, 20)
+        write_video(*given, **options)
+
+    monkeypatch.setattr(generated, "write_video", meanwhile)
+    write(folder, 10)
+    assert np.array_equal(read_generated(folder).frames(), frames(10))
+    assert [entry.name for entry in folder.parent.iterdir()] == ["left"]
+
+
+def test_the_old_clip_is_there_while_the_new_one_is_written(tmp_path, monkeypatch):
+    write(tmp_path / "a" / "left", 10)
+    there = []
+
+    def looks(*_, **__):
+        there.append(read_generated(tmp_path / "a" / "left").frames())
+
+    monkeypatch.setattr(generated, "write_video", looks)
+    write(tmp_path / "a" / "left", 20)
+    assert np.array_equal(there[0], frames(10))
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_is_replaced_and_what_it_leads_to_stays(tmp_path, there):
+    if there:
+        write(tmp_path / "elsewhere", 10)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "left").symlink_to(tmp_path / "elsewhere")
+    write(tmp_path / "a" / "left", 20)
+    assert [(entry.name, entry.is_symlink()) for entry in (tmp_path / "a").iterdir()] == [("left", False)]
+    assert (tmp_path / "elsewhere").exists() == there
+    assert np.array_equal(read_generated(tmp_path / "a" / "left").frames(), frames(20))
 
 
 def test_poses_lens_and_frames_have_to_agree(tmp_path):

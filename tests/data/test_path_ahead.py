@@ -61,6 +61,14 @@ def test_path_behind_and_the_input_stay_untouched():
     assert (drawn[:, :60] == 90).all()
 
 
+# The lens sees the ground from 2.75 m on.
+@pytest.mark.parametrize(("step", "seen"), [(0.02, False), (0.2, True), (0.35, True)])
+def test_a_path_of_less_than_one_mark_is_a_ribbon_alone(step, seen):
+    drawn = draw_path_ahead(gray(16), straight(16, step), LENS)
+    assert (drawn[0] != 90).any() == seen
+    assert drawn[0].max() < 200
+
+
 def test_world_axes_do_not_matter():
     turned = straight(16).transformed(
         rotvec_to_matrix(torch.tensor([1.4, -0.3, 0.8], dtype=torch.float64)),

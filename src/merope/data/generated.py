@@ -4,9 +4,11 @@
 (poses, format merope), ``lens.json`` and ``result.json``, in which stands how the clip was made.
 """
 
+import fcntl
 import json
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +20,6 @@ from merope.cameras import CameraModel
 from merope.data.pose_files import read_poses, write_poses
 from merope.data.video import Frames, read_frames, write_frames, write_video
 from merope.errors import MeropeError
-from merope.files import atomic_folder
 from merope.geometry.poses import Poses
 
 RESULT = "result.json"
@@ -85,7 +86,7 @@ def write_generated(
         "width": lens.width,
         "fps": fps,
     }
-    with _replacing(folder), atomic_folder(folder) as unfinished:
+    with _replacing(folder) as unfinished:
         write_frames(unfinished / "frames", frames)
         write_video(unfinished / "video.mp4", frames, fps=fps, odd_size="pad")
         write_poses(unfinished / "commanded.json", commanded, format="merope", camera=lens.to_dict())
@@ -95,24 +96,62 @@ def write_generated(
 
 
 @contextmanager
-def _replacing(folder: Path) -> Iterator[None]:
-    """Move what is at ``folder`` aside; back if the block fails, away if it succeeds."""
-    # Of a process that was killed while it wrote this clip.
-    stale = re.compile(rf"\.{re.escape(folder.name)}\.\d+\.tmp")
-    for entry in folder.parent.glob(".*.tmp"):
-        if stale.fullmatch(entry.name):
-            shutil.rmtree(entry, ignore_errors=True)
-    if not folder.exists():
-        yield
-        return
-    aside = folder.with_name(f".{folder.name}.{os.getpid()}.old")
-    os.replace(folder, aside)
+def _replacing(folder: Path) -> Iterator[Path]:
+    """A temporary folder that takes the place of ``folder`` if the block succeeds, and is gone if it fails."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(folder)
+    unfinished, aside = (
+        folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.{ending}") for ending in ("tmp", "old")
+    )
+    unfinished.mkdir()
+    # Held until the block or the process ends: other processes can tell what is being written from what was left.
+    with _locked(unfinished):
+        try:
+            yield unfinished
+            # A folder cannot be put in the place of another in one step.
+            if os.path.lexists(folder):
+                os.replace(folder, aside)
+            try:
+                os.replace(unfinished, folder)
+            except BaseException:
+                if os.path.lexists(aside):
+                    os.replace(aside, folder)
+                raise
+        finally:
+            # A link to a clip elsewhere gives its place away; the clip itself stays.
+            if aside.is_symlink():
+                aside.unlink()
+            for path in (unfinished, aside):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what processes left that were killed while they wrote this clip."""
+    leftover = re.compile(rf"\.{re.escape(folder.name)}\.[0-9a-f]+\.(?:tmp|old)")
+    for entry in folder.parent.glob(".*.*"):
+        if leftover.fullmatch(entry.name):
+            with _locked(entry) as free:
+                if free:
+                    shutil.rmtree(entry, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[bool]:
+    """Hold a folder's lock within the block; False where another process has it, or the file system knows no locks."""
     try:
-        yield
-    except BaseException:
-        os.replace(aside, folder)
-        raise
-    shutil.rmtree(aside)
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        yield False
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(descriptor)
 
 
 def read_result(folder: str | Path) -> dict[str, Any] | None:

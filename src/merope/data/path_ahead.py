@@ -143,7 +143,10 @@ def _ribbon(poses: Poses, camera_height: float, width: float) -> _Ribbon | None:
     side = torch.linalg.cross(along, up.expand_as(along))
     side = side / side.norm(dim=-1, keepdim=True).clamp_min(1e-9) * (width / 2)
     edges = torch.stack([middle - side, middle + side], dim=1)
-    starts = torch.arange(_MARK_EVERY, length - _MARK_LENGTH, _MARK_EVERY, dtype=torch.float64)
+    # No mark on a path that ends before the first one would.
+    starts = _MARK_EVERY * torch.arange(
+        1, max(1.0, (length - _MARK_LENGTH) / _MARK_EVERY), dtype=torch.float64
+    )
     marked = torch.stack([starts, starts + _MARK_LENGTH], dim=1).flatten()
     place = (marked / metres[1]).clamp_max(len(metres) - 1 - 1e-9)
     below = place.long()
