@@ -166,7 +166,7 @@ def _read(folder: Path, clip_id: str, source: str | None, root: str) -> Clip:
     fps = meta.get("fps", own_rate)
     if fps is None:
         raise MeropeError(f'{_META} does not say "fps", which pictures need')
-    depth = folder / _DEPTH
+    depth, up = folder / _DEPTH, meta.get("up_world")
     return Clip(
         clip_id=clip_id,
         poses=pose_file.poses,
@@ -177,7 +177,7 @@ def _read(folder: Path, clip_id: str, source: str | None, root: str) -> Clip:
         caption=read_text(folder / _CAPTION).strip() if (folder / _CAPTION).exists() else "",
         source=source or meta.get("source", root),
         cluster=meta.get("cluster", "all"),
-        up_world=meta.get("up_world"),
+        up_world=None if up is None else unit_up(up),
         provenance=meta.get("provenance", {}),
     )
 
