@@ -3,8 +3,9 @@
 import pytest
 import torch
 from torch import nn
+from torch.distributed.checkpoint import FileSystemWriter
 
-from merope.errors import CheckpointMismatch
+from merope.errors import CheckpointMismatch, MeropeError
 from merope.training.checkpoints import Checkpoints, set_optimizer_steps, training_state
 from merope.training.parallel import joined_processes
 
@@ -95,3 +96,41 @@ def test_damage_is_named_with_a_way_out(tmp_path, processes):
         CheckpointMismatch, match=r"is damaged: .*Delete it to go on from the checkpoint before"
     ):
         store.read(tmp_path / "step-00000001")
+
+
+@pytest.mark.parametrize("name", [".metadata", "__0_0.distcp"])
+@pytest.mark.parametrize("left", [None, 40])
+def test_a_file_that_is_gone_or_cut_off_is_named_with_a_way_out(tmp_path, processes, name, left):
+    parameters = model()
+    store = Checkpoints(tmp_path, keep=1, processes=processes)
+    state = training_state(parameters, stepped(parameters), {})
+    store.save(1, state, {})
+    file = tmp_path / "step-00000001" / name
+    content = file.read_bytes()
+    file.unlink()
+    if left is not None:
+        file.write_bytes(content[:left])
+    with pytest.raises(
+        CheckpointMismatch,
+        match=r"step-00000001 is damaged: .+\. Delete it to go on from the checkpoint before",
+    ):
+        store.load(tmp_path / "step-00000001", state)
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_those_before_and_nothing_else(
+    tmp_path, processes, monkeypatch
+):
+    parameters = model()
+    store = Checkpoints(tmp_path, keep=2, processes=processes)
+    state = training_state(parameters, stepped(parameters), {})
+    store.save(1, state, {})
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(FileSystemWriter, "write_data", full)
+    with pytest.raises(
+        MeropeError, match=r"step 2 could not be written .*No space left.*the same command goes on"
+    ):
+        store.save(2, state, {})
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]

@@ -343,3 +343,16 @@ def test_a_run_that_stops_saves_its_state_first_and_one_that_ends_its_model(
     monkeypatch.setattr(trainer.checkpoints, "save", lambda *given: (order.append("state"), save(*given)))
     trainer.run(progress=False)
     assert order == ["state", "model", "model", "state"]
+
+
+def test_a_run_that_died_before_its_first_checkpoint_begins_anew_in_its_log_too(trainer_in, tmp_path):
+    trainer = trainer_in(tmp_path, probe_every=4)
+
+    def dying(*_, **__):
+        raise KeyboardInterrupt
+
+    trainer._update = dying
+    with pytest.raises(KeyboardInterrupt):
+        trainer.run(progress=False)
+    trainer_in(tmp_path, probe_every=4).run(progress=False)
+    assert [entry["step"] for entry in read_entries(tmp_path / "log.jsonl")] == [0, 1, 2, 3, 4]

@@ -10,6 +10,7 @@ sampler's position is the step.
 
 import json
 import os
+import pickle
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ import torch
 import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
 from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.api import CheckpointException
 
-from merope.errors import CheckpointMismatch
+from merope.errors import CheckpointMismatch, MeropeError
 from merope.files import write_text_atomically
 from merope.training.parallel import Processes
 
@@ -73,18 +75,19 @@ class Checkpoints:
         try:
             return json.loads((path / _STATE).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise CheckpointMismatch(
-                f"{path} is damaged: {error}. Delete it to go on from the checkpoint before."
-            ) from error
+            raise _damaged(path, error) from error
 
     def load(self, path: Path, tensors: dict[str, Tensor]) -> None:
         """Fill the tensors, each process its own parts, however the parts were cut when they were saved.
 
         Raises:
-            CheckpointMismatch: if names or shapes differ.
+            CheckpointMismatch: if names or shapes differ, or it is not readable.
         """
         reader = FileSystemReader(path)
-        saved = reader.read_metadata().state_dict_metadata
+        try:
+            saved = reader.read_metadata().state_dict_metadata
+        except (OSError, EOFError, pickle.UnpicklingError) as error:
+            raise _damaged(path, error) from error
         missing = sorted(tensors.keys() - saved.keys())
         unexpected = sorted(saved.keys() - tensors.keys())
         sizes: Any = saved
@@ -98,10 +101,17 @@ class Checkpoints:
                 raise CheckpointMismatch(
                     f"{path} {what} {', '.join(names[:3])}{' and more' if len(names) > 3 else ''}: it is of another model."
                 )
-        dcp.load(tensors, storage_reader=reader)
+        try:
+            dcp.load(tensors, storage_reader=reader)
+        except CheckpointException as error:
+            raise _damaged(path, _reason(error)) from error
 
     def save(self, step: int, tensors: dict[str, Tensor], described: dict[str, Any]) -> None:
-        """Write a checkpoint, every process its parts, and forget those that are too many."""
+        """Write a checkpoint, every process its parts, and forget those that are too many.
+
+        Raises:
+            MeropeError: on all processes, if any of them cannot write its part; nothing of it stays.
+        """
         target = self.folder / f"step-{step:08d}"
         temporary = self.folder / f".{target.name}.tmp"
         if self.processes.is_first:
@@ -110,7 +120,15 @@ class Checkpoints:
                 shutil.rmtree(left, ignore_errors=True)
             temporary.mkdir()
         self.processes.wait()
-        dcp.save(tensors, storage_writer=FileSystemWriter(temporary))
+        try:
+            dcp.save(tensors, storage_writer=FileSystemWriter(temporary))
+        except CheckpointException as error:
+            if self.processes.is_first:
+                shutil.rmtree(temporary, ignore_errors=True)
+            raise MeropeError(
+                f"the checkpoint of step {step} could not be written to {self.folder}: {_reason(error)}. Those before are "
+                "untouched: the same command goes on from the newest."
+            ) from error
         self.processes.wait()
         if self.processes.is_first:
             write_text_atomically(temporary / _STATE, json.dumps({"step": step, **described}))
@@ -123,3 +141,14 @@ class Checkpoints:
 
     def _whole(self) -> list[Path]:
         return sorted(path for path in self.folder.glob("step-*") if (path / _STATE).exists())
+
+
+def _damaged(path: Path, error: BaseException) -> CheckpointMismatch:
+    return CheckpointMismatch(
+        f"{path} is damaged: {str(error) or type(error).__name__}. Delete it to go on from the checkpoint before."
+    )
+
+
+def _reason(error: CheckpointException) -> BaseException:
+    """What went wrong on the first of the processes where something did."""
+    return error.failures[min(error.failures)][0]

@@ -411,7 +411,8 @@ class FinetuneTrainer:
         for left in (*self.folder.glob(".*.tmp*"), *(self.folder / "model").glob(".*.tmp.*")):
             left.unlink(missing_ok=True)
         write_text_atomically(self.folder / "config.json", json.dumps(self.config.to_dict(), indent=1))
-        return self._sinks.open(self.step)
+        # A run without a checkpoint begins anew, its probe before the first step too.
+        return self._sinks.open(-1 if path is None else self.step)
 
     def _require_same_run(self, saved: dict[str, Any]) -> None:
         free = set(_FREE)
