@@ -7,8 +7,10 @@ import pytest
 import torch
 from accelerate import cpu_offload
 from diffusers import WanTransformer3DModel
+from peft import LoraConfig, get_peft_model
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 
 from merope.adapters import load_adapter, read_adapter_config, save_adapter
 from merope.adapters.base_identity import base_identity, weights_fingerprint
@@ -46,6 +48,22 @@ def test_what_is_put_beside_the_weights_does_not_change_their_fingerprint():
     assert fingerprint(model) == expected
     model.fuse_qkv_projections()
     assert fingerprint(model) == expected
+
+
+def test_a_base_inside_another_library_s_module_is_the_same_base(path):
+    model = tiny_wan()
+    expected = base_identity(model)
+    save_adapter(path, awake(with_branches(tiny_wan())))
+    assert base_identity(torch.compile(model)) == expected
+    load_adapter(path, torch.compile(tiny_wan()))
+    compiled = tiny_wan()
+    for number, block in enumerate(compiled.blocks):
+        compiled.blocks[number] = torch.compile(checkpoint_wrapper(block))
+    assert base_identity(compiled) == expected
+    assert weights_fingerprint(torch.compile(model).state_dict()) == expected["fingerprint"]
+    assert base_identity(get_peft_model(model, LoraConfig(target_modules=["to_out.0"]))) == expected
+    # Not the hash of nothing, which all would share.
+    assert weights_fingerprint({"elsewhere.scale_shift_table": torch.ones(1)}) is None
 
 
 @pytest.mark.parametrize(

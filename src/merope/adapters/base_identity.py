@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from diffusers import ModelMixin
 from torch import Tensor, nn
 
 SHAPES = ("num_layers", "num_attention_heads", "attention_head_dim")
@@ -34,6 +35,9 @@ _SAMPLED = re.compile(
     r"(scale_shift_table|patch_embedding\.bias|proj_out\.bias|attn1\.norm_[qk]\.weight|attn1\.to_out\.0\.bias|ffn\.net\.2\.bias)"
 )
 
+# What low-rank adapters, compiled and checkpointed modules put into the names of the weights within.
+_PUT_IN = re.compile(r"\b(base_layer|_orig_mod|_checkpoint_wrapped_module)\.")
+
 
 def base_identity(transformer: nn.Module, weights: Mapping[str, Tensor] | None = None) -> dict[str, Any]:
     """Class, name, the configuration that matters and `weights_fingerprint`, as JSON values.
@@ -41,17 +45,19 @@ def base_identity(transformer: nn.Module, weights: Mapping[str, Tensor] | None =
     ``weights`` is a state dict that stands in for the transformer's own where that is sharded or offloaded. The name is
     where it was loaded from, for people to read; nothing is compared with it.
     """
-    kinds = [kind for kind in type(transformer).__mro__ if kind.__module__.startswith("diffusers.")]
+    # Compiled, or held by another library as a whole, the model is inside.
+    model = next((part for part in transformer.modules() if isinstance(part, ModelMixin)), transformer)
+    kinds = [kind for kind in type(model).__mro__ if kind.__module__.startswith("diffusers.")]
     # Any: torch types every attribute of a module as a tensor or a module.
-    config: Any = transformer.config
+    config: Any = model.config
     fields = {name: getattr(config, name, None) for name in _FIELDS}
     return json.loads(
         json.dumps(
             {
-                "class": (kinds or [type(transformer)])[0].__name__,
+                "class": (kinds or [type(model)])[0].__name__,
                 "name": _readable(str(getattr(config, "_name_or_path", None) or "")),
                 **fields,
-                "fingerprint": weights_fingerprint(transformer.state_dict() if weights is None else weights),
+                "fingerprint": weights_fingerprint(model.state_dict() if weights is None else weights),
             }
         )
     )
@@ -61,12 +67,15 @@ def weights_fingerprint(weights: Mapping[str, Tensor]) -> str | None:
     """A hash that is the same for the float32 and the bfloat16 copy of one checkpoint, with or without an adapter.
 
     Biases, norms and modulations are rounded to bfloat16, as the bfloat16 copy was once. None where they cannot be
-    read as they are: without memory, offloaded, sharded, or in a format of fewer digits or another rounding.
+    read as they are: without memory, offloaded, sharded, under other names, or in a format of fewer digits or another
+    rounding.
     """
     digest = hashlib.sha256()
+    found = False
     for name, value in sorted((_plain_name(name), value) for name, value in weights.items()):
         if not _SAMPLED.fullmatch(name):
             continue
+        found = True
         # Sharded and quantised weights are of types of their own.
         plain = type(value) in (Tensor, nn.Parameter)
         if not plain or value.device.type == "meta" or value.dtype not in (torch.float32, torch.bfloat16):
@@ -74,7 +83,7 @@ def weights_fingerprint(weights: Mapping[str, Tensor]) -> str | None:
         rounded = value.detach().to("cpu", torch.bfloat16).contiguous()
         digest.update(f"{name} {list(rounded.shape)} ".encode())
         digest.update(rounded.flatten().view(torch.uint8).numpy().tobytes())
-    return f"sha256:{digest.hexdigest()}"
+    return f"sha256:{digest.hexdigest()}" if found else None
 
 
 def base_differences(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
@@ -91,8 +100,8 @@ def base_differences(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> lis
 
 
 def _plain_name(name: str) -> str:
-    """A weight's name without what low-rank adapters of another library put in between."""
-    return name.replace(".base_layer.", ".")
+    """A weight's name without what other libraries put in between."""
+    return _PUT_IN.sub("", name)
 
 
 def _readable(said: str) -> str | None:
