@@ -113,3 +113,21 @@ def test_an_adapter_that_is_detached_meanwhile_stays_away():
     with adapter.taken_off():
         adapter.detach()
     assert described(model) == bare
+
+
+@pytest.mark.parametrize("first", ["attach", "compile"])
+def test_blocks_that_were_put_into_compiled_ones_are_given_back(first):
+    model = two_blocks()
+    base = model(**inputs())[0]
+    adapter = stirred(attached(model, "merope")) if first == "attach" else None
+    for number, block in enumerate(model.blocks):
+        model.blocks[number] = torch.compile(block, backend="eager")
+    adapter = adapter or stirred(attached(model, "merope"))
+    # What compiling makes of them is tested in test_wan.py, without type checks that it cannot look into.
+    with torch.compiler.set_stance("force_eager"):
+        expected = run(adapter)
+        with adapter.taken_off():
+            assert not any("camera_branch" in name for name in model.state_dict())
+            assert torch.equal(model(**inputs())[0], base)
+        assert torch.equal(run(adapter), expected)
+    assert not any("camera_branch" in name for name in adapter.detach().state_dict())

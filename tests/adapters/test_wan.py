@@ -93,6 +93,16 @@ def test_base_weights_keep_their_names_values_and_precision():
     assert not any(part in name.split(".") for name in new for part in ("rope", "norm1", "norm2", "norm3"))
 
 
+def test_new_parameters_are_float32_whatever_torch_s_default_is():
+    model = tiny_wan()
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        adapter = with_branches(model)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert {parameter.dtype for parameter in adapter.parameters()} == {torch.float32}
+
+
 def test_parameters_are_the_branches_alone():
     model = tiny_wan()
     base = {id(parameter) for parameter in model.parameters()}
@@ -279,6 +289,8 @@ def test_what_cannot_carry_branches_says_why():
         with_branches(model, encoding=MeRoPE(head_dim=192))
     with pytest.raises(ValueError, match="schedule must list"):
         with_branches(model, schedule=[9])
+    with pytest.raises(ValueError, match="pose_policy must be one of last, first, mean; got 'middle'"):
+        with_branches(model, pose_policy="middle")
     # Nothing of the failed attempts is left.
     assert not any("camera" in name for name, _ in model.named_modules())
     adapter = with_branches(model)

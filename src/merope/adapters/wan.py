@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ from merope.adapters.calls import (
 from merope.adapters.injections import Injection, make_injection
 from merope.adapters.schedules import Schedule, scheduled_blocks
 from merope.adapters.signals import CameraSignals, InputMap, camera_signals
+from merope.adapters.spec import PosePolicy
 from merope.adapters.wrapping import fetched, warn_of_wrapped
 from merope.cameras.rays import ViewRays
 from merope.encodings.base import CameraEncoding, FeatureEncoding
@@ -142,7 +143,8 @@ class CameraAdapter:
         """Within the block, the transformer's forward pass sees these cameras.
 
         Signals or an operator that the caller keeps spare the work of making them anew from rays. The
-        backward pass may come after the block, also under gradient checkpointing.
+        backward pass may come after the block, also under gradient checkpointing. One thread at a time: these are
+        the cameras of the adapter, not of the thread.
 
         Raises:
             ValueError: if an operator is for another head size, the adapter was detached or is taken off, or another
@@ -255,7 +257,8 @@ class CameraAdapter:
         own[_UNCAST] = (*(getattr(self.transformer, _UNCAST, None) or ()), _BRANCH_NAME)
         for block, place in self._places.items():
             owner = self.transformer.blocks[block]
-            owner.add_module(_BRANCH_NAME, place.branch)
+            # A compiled block passes this on to the block inside, as it does when the name is deleted.
+            setattr(owner, _BRANCH_NAME, place.branch)
             if block in processors:
                 owner.attn1.processor = processors[block]
             else:
@@ -363,9 +366,9 @@ def attach(
 
     Raises:
         TypeError: if ``transformer`` is not a Wan transformer, or ``encoding`` no encoding.
-        ValueError: if it carries cameras already, if head sizes, numbers of heads, compression or schedule do
-            not fit, if its weights are sharded or offloaded one module at a time, or if an encoding of the backbone's
-            own attention meets another library's processor there.
+        ValueError: if it carries cameras already, if head sizes, numbers of heads, compression, schedule or
+            pose policy do not fit, if its weights are sharded or offloaded one module at a time, or if an encoding of
+            the backbone's own attention meets another library's processor there.
     """
     blocks: Any = getattr(transformer, "blocks", None)
     rope: Any = getattr(transformer, "rope", None)
@@ -382,6 +385,10 @@ def attach(
         )
     if compression < 1:
         raise ValueError(f"compression must be at least 1; got {compression}.")
+    if pose_policy not in get_args(PosePolicy):
+        raise ValueError(
+            f"pose_policy must be one of {', '.join(get_args(PosePolicy))}; got {pose_policy!r}."
+        )
     placement = encoding.facts.placement
     if input_map is not None and placement != "branch":
         raise ValueError(
@@ -393,7 +400,8 @@ def attach(
         device = _device_of(blocks[block], block)
         # Drawn on the CPU, so that a seed means the same everywhere; a model without memory needs no draws.
         with torch.device("meta" if device.type == "meta" else "cpu"):
-            branches[block] = camera_module(transformer.config, encoding, compression, input_map).to(device)
+            module = camera_module(transformer.config, encoding, compression, input_map)
+        branches[block] = module.to(device, torch.float32)
     adapter = CameraAdapter(
         transformer,
         encoding=encoding,
