@@ -341,6 +341,20 @@ def test_weights_are_not_loaded_into_a_model_without_memory(path, saved):
     assert not any("camera_branch" in name for name in model.state_dict())
 
 
+def test_a_detached_adapter_is_not_saved_over_its_file(path, saved):
+    saved.detach()
+    with pytest.raises(
+        ValueError, match="was detached and has no weights; save it before, or use `taken_off`"
+    ):
+        save_adapter(path, saved)
+    assert load_adapter(path, tiny_wan()).blocks
+
+
+def test_weights_are_not_rounded_to_integers(path, saved):
+    with pytest.raises(ValueError, match=r"floating-point format such as torch\.bfloat16; got torch\.int8"):
+        save_adapter(path, saved, dtype=torch.int8)
+
+
 def test_a_model_without_memory_has_nothing_to_save(path):
     with torch.device("meta"):
         adapter = with_branches(tiny_wan())

@@ -90,9 +90,10 @@ def test_json_holds_the_same(path, capsys):
     adapter = awake(with_branches(tiny_wan()))
     with torch.no_grad():
         adapter.branches[3].to_out.bias[0] = float("nan")
-    save_adapter(path, adapter, dtype=torch.bfloat16)
+    save_adapter(path, adapter, dtype=torch.bfloat16, summary={"losses": [0.5, float("nan")]})
     assert run(["adapter", "info", str(path.parent), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert found["config"]["summary"]["losses"] == [0.5, None]
     assert found["config"]["encoding"]["name"] == "merope"
     assert found["config"]["spec"] is None
     assert (found["schedule"], found["dtypes"], found["is_zero"]) == ("alternate", ["bfloat16"], False)

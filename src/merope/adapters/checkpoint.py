@@ -50,9 +50,13 @@ def save_adapter(
     The file is written under a temporary name and renamed.
 
     Raises:
-        ValueError: if ``spec`` takes another pose of a latent frame than the adapter, or weights are sharded or
-            have no memory.
+        ValueError: if the adapter was detached, ``spec`` takes another pose of a latent frame than the adapter,
+            ``dtype`` is no floating-point format, or weights are sharded or have no memory.
     """
+    if not adapter.blocks and adapter.encoding.facts.placement != "none":
+        raise ValueError("this adapter was detached and has no weights; save it before, or use `taken_off`.")
+    if not dtype.is_floating_point:
+        raise ValueError(f"dtype must be a floating-point format such as torch.bfloat16; got {dtype}.")
     if spec is not None and spec.pose_policy != adapter.pose_policy:
         raise ValueError(
             f"spec takes the {spec.pose_policy!r} pose of a latent frame, the adapter {adapter.pose_policy!r}; "

@@ -48,10 +48,7 @@ class AdapterReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        values = {**asdict(self), "is_zero": self.is_zero}
-        # JSON has no NaN; a file that was saved after training went wrong is looked at with this.
-        norms = {str(block): norm if math.isfinite(norm) else None for block, norm in self.norms.items()}
-        return {**values, "norms": norms}
+        return _plain({**asdict(self), "is_zero": self.is_zero})
 
 
 def inspect_adapter(
@@ -92,6 +89,15 @@ def inspect_adapter(
         norms={block: _norm(module) for block, module in modules.items()},
         zero_blocks=tuple(block for block, module in modules.items() if module.is_zero),
     )
+
+
+def _plain(value: Any) -> Any:
+    """The same without NaN and infinities: JSON has none, and files of trainings that went wrong are looked at too."""
+    if isinstance(value, dict):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _norm(module: nn.Module) -> float:
