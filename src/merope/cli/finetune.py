@@ -111,7 +111,8 @@ def finetune(
     Runs in one process, or in many under torchrun:
     `torchrun --nproc-per-node 8 -m merope train finetune RECIPE --model MODEL --data CACHE --output RUN`.
     All processes must see the same files. A run may go on with another number of processes. Ctrl-C or SIGTERM saves
-    and stops; after a kill it goes on from its last checkpoint. The adapter is RUN/model/adapter.safetensors, and where
+    and stops, for which torchrun gives 30 seconds: a large base needs its --shutdown-timeout 600. After a kill the run
+    goes on from its last checkpoint. The adapter is RUN/model/adapter.safetensors, and where
     the base trains it is beside it in RUN/model/transformer: `merope generate MODEL --adapter RUN/model`.
 
     Args:

@@ -26,7 +26,7 @@ class Trainer:
     """One run in one folder: ``state.pt`` to resume, ``log.jsonl``, ``model/`` for use.
 
     A run that was interrupted at any moment, even by SIGKILL, goes on from its last checkpoint and sees the same
-    batches, noise and losses as an unbroken one. SIGTERM and Ctrl-C save and stop; a second one does not wait.
+    batches, noise and losses as an unbroken one. SIGTERM and Ctrl-C save and stop; a second Ctrl-C does not wait.
     """
 
     def __init__(

@@ -7,7 +7,10 @@ from typing import Any
 
 
 class StopRequest:
-    """Whether a signal has asked to stop since `listening` began; a second signal does not wait."""
+    """Whether a signal has asked to stop since `listening` began; Ctrl-C a second time does not wait.
+
+    SIGTERM may come any number of times: a batch system sends it to a process and to the launcher that passes it on.
+    """
 
     def __init__(self) -> None:
         self.asked = False
@@ -20,7 +23,8 @@ class StopRequest:
 
         def stop(number: int, _: Any) -> None:
             self.asked = True
-            signal.signal(number, before[number])
+            if number == signal.SIGINT:
+                signal.signal(number, before[number])
 
         try:
             for number in (signal.SIGTERM, signal.SIGINT):
