@@ -102,6 +102,7 @@ def test_a_plan_needs_configurations_alone(model, capsys):
         ("nuscenes-merope", ("--micro-batch", "3"), "does not divide it"),
         ("nuscenes-merope", ("--shard-size", "2"), "mode 'replicate' with shard_size 2"),
         ("panshot-merope", (), "no head layout is known for head_dim 32"),
+        ("panshot-gta", (), "clip clips/clip-0 does not say"),
     ],
 )
 def test_what_cannot_be_is_one_line(model, cache, tmp_path, capsys, recipe, options, message):

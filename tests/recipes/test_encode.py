@@ -122,6 +122,8 @@ def test_overlapping_windows_and_thinner_frames(clips, encoder, tmp_path):
     clip = read_clip(all_of(clips)[0])
     assert thin[0].fps == 6.0
     assert torch.equal(thin[0].T_world_cam, clip.poses.T_world_cam[0:9:2])
+    assert cache.up_worlds == [(0, 0, 1)] * 6
+    assert thin[0].up_world == (0, 0, 1)
 
 
 def test_windows_that_are_encoded_together_are_those_encoded_alone(cached, clips, encoder, tmp_path):

@@ -80,6 +80,10 @@ def test_clips_are_the_world_along_its_drives(rendered):
         assert (clip.source, clip.cluster, clip.unit) == ("rendered", drive.motion, "m")
         assert clip.caption == caption(world, drive.poses)
         assert clip.provenance["world_seed"] == 1
+        # Up is where the sky is: no ray that ends nowhere points below the horizon.
+        dirs, _ = clip.lens.pixel_rays()
+        heights = (clip.poses.R_world_cam[0] @ dirs[..., None])[..., 0] @ torch.tensor(clip.up_world).double()
+        assert heights[torch.from_numpy(np.isinf(depth[0]))].min() > 0
 
 
 def test_a_fisheye_has_no_depth_outside_its_circle(tmp_path):
