@@ -1,6 +1,7 @@
 """Files and folders that appear whole or not at all: written under a temporary name, then moved into place."""
 
 import errno
+import fcntl
 import os
 import secrets
 import shutil
@@ -47,6 +48,26 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.replace(temporary, target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def only_process(path: str | os.PathLike[str]) -> Iterator[bool]:
+    """Within the block no other process enters one on the same ``path``, a file that is made and stays; False if one has.
+
+    The lock ends with its process, however that ends. A file system that knows no locks says True to all.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        except OSError:
+            pass
+        yield True
+    finally:
+        os.close(descriptor)
 
 
 def require_folder(path: str | os.PathLike[str]) -> None:

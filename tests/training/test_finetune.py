@@ -356,3 +356,17 @@ def test_a_run_that_died_before_its_first_checkpoint_begins_anew_in_its_log_too(
         trainer.run(progress=False)
     trainer_in(tmp_path, probe_every=4).run(progress=False)
     assert [entry["step"] for entry in read_entries(tmp_path / "log.jsonl")] == [0, 1, 2, 3, 4]
+
+
+def test_a_folder_takes_one_run_at_a_time(trainer_in, tmp_path):
+    one, other = trainer_in(tmp_path, steps=1), trainer_in(tmp_path, steps=1)
+    update = one._update
+
+    def meanwhile(*given, **options):
+        with pytest.raises(MeropeError, match="another process is running in .*choose another folder"):
+            other.run(progress=False)
+        return update(*given, **options)
+
+    one._update = meanwhile
+    assert one.run(progress=False)["step"] == 1
+    assert other.run(progress=False)["step"] == 1

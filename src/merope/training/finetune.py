@@ -20,7 +20,7 @@ from merope.adapters.flow import add_noise, predict_velocity, velocity_loss
 from merope.adapters.signals import CameraSignals
 from merope.adapters.wan import CameraAdapter
 from merope.errors import CheckpointMismatch, MeropeError
-from merope.files import write_text_atomically
+from merope.files import only_process, write_text_atomically
 from merope.training.checkpoints import Checkpoints, set_optimizer_steps, training_state
 from merope.training.clip_batches import ClipBatches, Clips, MicroBatch
 from merope.training.config import completed, differences
@@ -123,12 +123,22 @@ class FinetuneTrainer:
 
         Raises:
             CheckpointMismatch: if the folder holds a run of another configuration.
-            MeropeError: if the loss or the gradient is not finite; the last checkpoint stays.
+            MeropeError: if another process is running in the folder, or the loss or the gradient is not finite; the last
+                checkpoint stays.
         """
-        config, first = self.config, self.processes.is_first
         self.folder.mkdir(parents=True, exist_ok=True)
+        with only_process(self.folder / ".lock") if self.processes.is_first else nullcontext(True) as free:
+            if self.processes.any(not free)[0]:
+                raise MeropeError(
+                    f"another process is running in {self.folder}. Wait for it, or choose another folder (--output)."
+                )
+            return self._run(progress)
+
+    def _run(self, progress: bool) -> dict[str, float]:
+        config = self.config
         entry = self._resume()
-        bar = tqdm(total=config.steps, initial=self.step, unit="step", disable=not (progress and first))
+        hidden = not (progress and self.processes.is_first)
+        bar = tqdm(total=config.steps, initial=self.step, unit="step", disable=hidden)
         try:
             with self._stop.listening(), bar, warnings.catch_warnings():
                 # Nothing of Wan's works in place on what a linear layer returns.
