@@ -176,6 +176,7 @@ def test_a_dry_run_lists_clips_and_reads_no_weights(tmp_path, cases, capsys, no_
         (("--prefix-frames", "4"), "Use 1 or 5"),
         (("--steps", "0"), "--steps must be 1 or more"),
         (("--batch", "0"), "--batch must be 1 or more"),
+        (("--device", "gpu"), "--device gpu is no device; say cpu, cuda or"),
         (
             ("--offload", "model", "--device", "cpu"),
             "--offload model moves weights between a GPU and the CPU",

@@ -58,6 +58,10 @@ def test_lists_objects_and_lines_are_the_same(tmp_path):
     cases = [entry(id="a"), entry(id="b")]
     wanted = read_manifest(manifest(tmp_path, *cases))
     assert read_manifest(manifest(tmp_path, *cases, lines=True)) == wanted
+    # JSON lets text hold Unicode's other line ends as they are.
+    lines = [json.dumps(entry(id=name, prompt="one\u2028two"), ensure_ascii=False) for name in "ab"]
+    (tmp_path / "cases.json").write_text("\r\n".join(lines), encoding="utf-8", newline="")
+    assert [case.prompt for case in read_manifest(tmp_path / "cases.json")] == ["one\u2028two"] * 2
     (tmp_path / "cases.json").write_text(json.dumps({"cases": cases}))
     assert read_manifest(tmp_path / "cases.json") == wanted
     (tmp_path / "cases.json").write_text(json.dumps(cases[0]))
@@ -302,6 +306,7 @@ def test_what_is_not_there_is_pending_and_something_else_in_its_place_is_refused
     [
         ({"steps": 0}, "--steps"),
         ({"guidance": float("nan")}, "--guidance"),
+        ({"guidance": float("inf")}, "--guidance"),
         ({"flow_shift": 0.0}, "--flow-shift"),
     ],
 )

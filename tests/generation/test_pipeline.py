@@ -26,6 +26,7 @@ from tests.support.tiny_pipeline import (
     path,
     pipeline,
     size_of,
+    trained_spec,
     wan_folder,
 )
 
@@ -205,6 +206,10 @@ def test_noise_does_not_depend_on_the_clips_beside_it(version, calls):
         torch.testing.assert_close(together[index : index + 1], alone, rtol=0, atol=1e-4)
 
 
+def test_a_seed_may_be_numpy_s():
+    assert torch.equal(made(pipeline(), seeds=np.int64(3)).frames, made(pipeline(), seeds=3).frames)
+
+
 def test_noise_that_a_scheduler_draws_in_its_steps_is_each_clip_s_own():
     pipe = fresh_pipeline()
     pipe.scheduler = FlowMatchLCMScheduler(shift=3.0)
@@ -222,10 +227,21 @@ def test_one_prompt_serves_all_clips():
     torch.testing.assert_close(
         made(pipe, guidance_scale=3.0, **given_embeds).frames, apart, rtol=0, atol=1e-4
     )
+    one_negative = made(pipe, prompt=prompts, negative_prompt=[""], guidance_scale=3.0).frames
+    torch.testing.assert_close(one_negative, apart, rtol=0, atol=1e-4)
+    two_negatives = made(pipe, prompt="turns left", negative_prompt=["", "rain"], guidance_scale=3.0).frames
+    torch.testing.assert_close(two_negatives[0], apart[0], rtol=0, atol=1e-4)
+    assert not torch.allclose(two_negatives[1], apart[0], atol=1e-4)
     one = made(pipe, prompt="turns left", seeds=[3, 3]).frames
     torch.testing.assert_close(one[0], one[1], rtol=0, atol=1e-5)
     with pytest.raises(ValueError, match=r"prompt must be one for all clips or one per clip, 3 here; got 2"):
         made(pipe, prompt=prompts, seeds=[1, 2, 3])
+
+
+def test_numbers_that_overflow_make_no_black_video():
+    noise = torch.full((1, *trained_spec().latent_shape), torch.nan)
+    with pytest.raises(MeropeError, match=r"not finite after 2 steps in torch\.float32.*use bfloat16"):
+        made(pipeline(), seeds=None, latents=noise, output_type="uint8")
 
 
 # Diffusers' manners

@@ -125,6 +125,17 @@ def test_a_folder_that_is_there_stays_as_it_is(saved, tmp_path):
     assert pipe.self_check() > 0
 
 
+def test_lora_weights_are_not_saved_as_something_that_cannot_be_loaded(tmp_path):
+    pipe = fresh_pipeline()
+    peft = pytest.importorskip("peft")
+    pipe.transformer.add_adapter(peft.LoraConfig(r=2, target_modules=["to_q"]))
+    with pytest.raises(ValueError, match=r"carries LoRA weights.*fuse_lora"):
+        pipe.save_pretrained(tmp_path / "folder")
+    assert not list(tmp_path.iterdir())
+    pipe.unload_lora_weights()
+    pipe.save_pretrained(tmp_path / "folder")
+
+
 @both
 def test_the_adapter_may_come_from_elsewhere(version, tmp_path):
     pipe = fresh_pipeline(version)

@@ -1,5 +1,7 @@
 """Requests against configurations alone: every refusal names what came and the way out; blanks are filled."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -81,6 +83,7 @@ def checked(**options):
         ({"width": 32 * 1025}, ValueError, "at most 1024 latent frames, rows or columns"),
         ({"lens": lens(480, 832)}, ValueError, r"lens for 480 x 832 frames .*makes 288 x 512.*CameraModel.resize"),
         ({"lens": None}, ValueError, "lens is needed.*Pinhole.from_fov"),
+        ({"lens": replace(lens(), fx=torch.tensor([200.0, 300.0]))}, ValueError, r"one lens for all frames .*views \[2\]"),
         ({"lens": []}, ValueError, "at least one lens"),
         ({"prefix": frames(8)}, ValueError, r"prefix_frames must be 1 \+ 4k; got 8. Use 5 or 9"),
         ({"prefix": frames(49)}, ValueError, "prefix_frames 49 leaves nothing to generate of 49"),
@@ -90,6 +93,7 @@ def checked(**options):
         ({"prefix": list(frames())}, ValueError, r"one clip's frames or one frame of each clip.*numpy.stack"),
         ({"prefix": [Image.new("RGB", (512, 288))]}, ValueError, r"\[\[frame\], \[frame\], ...\]"),
         ({"prefix": []}, ValueError, "empty list. None stands for no given frames"),
+        ({"prefix": [torch.from_numpy(frames())]}, TypeError, r"images or byte arrays .*\['Tensor'\]"),
         ({"prefix": [["a.png"]]}, TypeError, r"images or byte arrays .*\['str'\]"),
         ({"prefix": [frames(5), frames(9)]}, ValueError, "one size and number in all clips"),
     ],

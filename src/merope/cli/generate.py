@@ -358,15 +358,19 @@ def _place(device: str | None, local_rank: int, offload: Offload) -> str:
     """The device of this process: under torchrun each has a GPU of its own.
 
     Raises:
-        ValueError: if there is no such GPU, or weights are to be offloaded and there is none.
+        ValueError: if there is no such device, or weights are to be offloaded and there is none.
     """
     import torch
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    place = device or ("cuda" if count else "cpu")
-    if place == "cuda":
-        place = f"cuda:{local_rank}"
-    if place.startswith("cuda") and int(place.partition(":")[2] or 0) >= count:
+    try:
+        chosen = torch.device(device or ("cuda" if count else "cpu"))
+    except RuntimeError:
+        raise ValueError(
+            f"--device {device} is no device; say cpu, cuda or, for one of several GPUs, cuda:1."
+        ) from None
+    place = f"cuda:{local_rank}" if str(chosen) == "cuda" else str(chosen)
+    if chosen.type == "cuda" and int(place.partition(":")[2]) >= count:
         raise ValueError(
             f"--device {place}: this machine shows {count} GPUs. Use --device cpu, or as many processes as there are GPUs."
         )

@@ -1,6 +1,7 @@
 """The manifest of a run: which prompts, given frames and lenses are driven along which trajectories."""
 
 import difflib
+import io
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -132,7 +133,7 @@ def _entries(path: Path) -> list[Any]:
         content = json.loads(text, object_pairs_hook=_without_twins)
     except json.JSONDecodeError as whole:
         entries = []
-        for number, line in enumerate(text.splitlines(), start=1):
+        for number, line in enumerate(io.StringIO(text, newline=None), start=1):
             if not line.strip():
                 continue
             try:

@@ -1,6 +1,6 @@
 """`MeropePipeline`: diffusers' Wan pipeline, commanded by cameras and continued from given frames."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from os import PathLike
@@ -131,8 +131,14 @@ class MeropePipeline(WanPipeline):
         The folder appears whole or not at all. `push_to_hub` uploads the same.
 
         Raises:
+            ValueError: if LoRA weights are loaded, which diffusers would write under names that it does not read back.
             FileExistsError: if the folder is there already and not empty.
         """
+        if getattr(self.transformer, "peft_config", None):
+            raise ValueError(
+                "the transformer carries LoRA weights, which this folder has no place for. Before saving call "
+                "pipe.unload_lora_weights(), after pipe.fuse_lora() to keep their effect."
+            )
         with (
             atomic_folder(save_directory) as folder,
             nullcontext() if self.adapter is None else self.adapter.taken_off(),
@@ -190,7 +196,7 @@ class MeropePipeline(WanPipeline):
         guidance_scale: float = 5.0,
         flow_shift: float | None = None,
         generator: torch.Generator | list[torch.Generator] | None = None,
-        seeds: int | Sequence[int] | None = None,
+        seeds: int | np.integer | Sequence[int] | None = None,
         latents: Float[Tensor, "clip chan time row col"] | None = None,
         prompt_embeds: Float[Tensor, "prompts words dim"] | None = None,
         negative_prompt_embeds: Float[Tensor, "negatives negative_words dim"] | None = None,
@@ -217,7 +223,8 @@ class MeropePipeline(WanPipeline):
         Raises:
             ValueError, TypeError, TrajectoryError: as `check_request`; if counts differ, if the scheduler is no flow
                 scheduler or has no time shift, or if the cameras are on another transformer than the pipeline's.
-            MeropeError: if the cameras would be ignored: no adapter, or all of its branches are zero.
+            MeropeError: if the cameras would be ignored: no adapter, or all of its branches are zero; or if the result is
+                not finite.
         """
         if isinstance(callback_on_step_end, PipelineCallback | MultiPipelineCallbacks):
             callback_on_step_end_tensor_inputs = callback_on_step_end.tensor_inputs
@@ -263,8 +270,8 @@ class MeropePipeline(WanPipeline):
         self._guidance_scale, self._attention_kwargs = guidance_scale, None
         self._current_timestep, self._interrupt = None, False
         if seeds is not None:
-            each = [seeds] * clips if isinstance(seeds, int) else list(seeds) * (clips // len(seeds))
-            generator = [torch.Generator().manual_seed(int(seed)) for seed in each]
+            each = list(seeds) if isinstance(seeds, Iterable) else [seeds]
+            generator = [torch.Generator().manual_seed(int(seed)) for seed in each * (clips // len(each))]
 
         with self._time_shift(flow_shift):
             self.scheduler.set_timesteps(num_inference_steps, device=self._execution_device)
@@ -278,6 +285,12 @@ class MeropePipeline(WanPipeline):
             cameras = self._signals(request)
             given = Conditions(spec=spec, clean=clean, cameras=cameras, text=text, generator=generator)
             made = denoise(self, noise, given, callback_on_step_end, wanted)
+        if not bool(made.isfinite().all()):
+            # The decoder would make a black video of them.
+            raise MeropeError(
+                f"the latents are not finite after {len(sigmas) - 1} steps in {self.transformer.dtype}. Float16 may "
+                "overflow in the text encoder or the transformer: use bfloat16 or float32. Or look at latents and callback."
+            )
         output = self._output(made, spec, output_type, sigmas)
         self.maybe_free_model_hooks()
         return output if return_dict else (output.frames,)
@@ -380,6 +393,12 @@ class MeropePipeline(WanPipeline):
     ) -> dict[str, Tensor]:
         """Embeddings of every clip, by diffusers' names; the negative ones where there is guidance."""
         device = self._execution_device
+        # diffusers wants as many negative prompts as prompts.
+        if isinstance(negative_prompt, list) and len(negative_prompt) == 1:
+            negative_prompt = negative_prompt[0]
+        elif isinstance(negative_prompt, list) and prompt is not None:
+            prompts = [prompt] if isinstance(prompt, str) else prompt
+            prompt = prompts * (len(negative_prompt) // len(prompts))
         found = self.encode_prompt(
             prompt=prompt,  # type: ignore[arg-type]
             negative_prompt=negative_prompt,
@@ -454,5 +473,5 @@ def _counts(**arguments: Any) -> dict[str, int]:
     return {
         name: len(value)
         for name, value in arguments.items()
-        if value is not None and not isinstance(value, str | int | torch.Generator)
+        if value is not None and not isinstance(value, str | int | np.integer | torch.Generator)
     }

@@ -123,6 +123,11 @@ def check_request(
         )
     for each in lenses:
         spec.require_size(each.height, each.width)
+        if each.view_shape != ():
+            raise ValueError(
+                f"lens must be one lens for all frames of a clip; got one with views {list(each.view_shape)}. Give "
+                "numbers, not lists, for its parameters."
+            )
     for one in all_poses:
         _check_poses(one, spec, configs.pose_unit)
     _warn_beyond(spec, trained)
@@ -167,11 +172,12 @@ def _frames(clip: Any) -> np.ndarray:
     if isinstance(clip, Image.Image):
         clip = [clip]
     if not isinstance(clip, np.ndarray):
-        if not clip or not all(isinstance(frame, Image.Image | np.ndarray) for frame in clip):
-            kinds = sorted({type(frame).__name__ for frame in clip})
+        frames = list(clip) if isinstance(clip, Sequence) else [clip]
+        if not frames or not all(isinstance(frame, Image.Image | np.ndarray) for frame in frames):
+            kinds = sorted({type(frame).__name__ for frame in frames})
             raise TypeError(f"prefix must hold images or byte arrays [n, H, W, 3]; got a list of {kinds}.")
         frames = [
-            np.asarray(frame.convert("RGB") if isinstance(frame, Image.Image) else frame) for frame in clip
+            np.asarray(frame.convert("RGB") if isinstance(frame, Image.Image) else frame) for frame in frames
         ]
         if len({frame.shape for frame in frames}) > 1:
             raise ValueError(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,10 @@ class Sampling:
         if self.steps < 1:
             raise ValueError(f"--steps must be 1 or more; got {self.steps}.")
         # Written so that NaN fails too.
-        if not self.guidance >= 0 or not (self.flow_shift is None or self.flow_shift > 0):
+        if not 0 <= self.guidance < inf or not (self.flow_shift is None or 0 < self.flow_shift < inf):
             raise ValueError(
-                f"--guidance must be 0 or more and --flow-shift above 0; got {self.guidance} and {self.flow_shift}."
+                f"--guidance must be 0 or more and --flow-shift above 0, both finite; got {self.guidance} and "
+                f"{self.flow_shift}."
             )
 
     def settings(self, clip: Clip) -> dict[str, Any]:
