@@ -1,5 +1,7 @@
 """`merope data encode`: from folders of clips to a cache, also as one of several processes."""
 
+import shutil
+
 import pytest
 
 from merope.cameras import Pinhole
@@ -77,3 +79,16 @@ def test_wrong_requests_fail_plainly(command, tmp_path, capsys):
     assert "holds no encoded clips" in capsys.readouterr().err
     assert run(["data", "encode", str(tmp_path / "nowhere"), "--model", "m", "--out", str(tmp_path)]) == 1
     assert "nowhere: no such folder of clips" in capsys.readouterr().err
+
+
+def test_clips_that_nothing_tells_apart_are_refused(command, clips, tmp_path, capsys):
+    again = tmp_path / "again"
+    shutil.copytree(clips, again)
+    both = [*command[:3], str(again), *command[3:], "--frames", "9", "--out", str(tmp_path / "cache")]
+    assert run(both) == 1
+    assert "are both clip rendered/world-0000000-left" in capsys.readouterr().err
+    assert not (tmp_path / "cache").exists()
+    for path in again.glob("*/meta.json"):
+        path.write_text(path.read_text().replace('"rendered"', '"again"'))
+    assert run(both) == 0
+    assert len(LatentCache(tmp_path / "cache")) == 6

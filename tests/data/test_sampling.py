@@ -90,6 +90,15 @@ def test_weights_share_draws_out_over_sources(shares):
     assert max(rendered.values()) - min(rendered.values()) <= 1
 
 
+def test_the_order_in_which_weights_are_named_changes_nothing():
+    weights = {"nuscenes": 0.3, "rendered": 0.7}
+    one, other = (
+        BalancedSampler(APART, 0, sources=SOURCES, weights=dict(named))
+        for named in (weights.items(), reversed(weights.items()))
+    )
+    assert [one.batch(step, 16) for step in range(20)] == [other.batch(step, 16) for step in range(20)]
+
+
 def test_three_weights_hold_too():
     names = ["a"] * 5 + ["b"] * 50 + ["c"] * 20
     sampler = BalancedSampler(["one"] * 75, 0, sources=names, weights={"a": 1, "b": 2, "c": 5})

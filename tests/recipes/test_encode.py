@@ -184,6 +184,19 @@ def test_a_broken_clip_costs_itself_alone_until_it_is_mended(clips, encoder, tmp
     assert (again.encoded, again.there, again.skipped, again.cache.skipped) == (2, 1, [], [])
 
 
+def test_latents_that_cannot_be_stored_cost_their_clip_alone(clips, encoder, tmp_path, monkeypatch):
+    def posterior(video):
+        mean, logvar = WanLatents.posterior(encoder.latents, video)
+        broken.append(None)
+        return (mean * float("nan"), logvar) if len(broken) == 2 else (mean, logvar)
+
+    broken = []
+    monkeypatch.setattr(encoder.latents, "posterior", posterior)
+    report = encode(clips, encoder, tmp_path / "cache")
+    assert (report.encoded, len(report.cache), len(report.skipped)) == (2, 2, 1)
+    assert "is not finite in float32" in report.cache.skipped[0]["reason"]
+
+
 def test_clips_that_are_too_short_or_of_another_shape_are_left_out_with_the_reason(clips, encoder, tmp_path):
     with pytest.raises(CacheError, match=r"3 were left out, the first for this: .* has 13 frames"):
         encode(clips, with_config(encoder, num_frames=17), tmp_path / "long")

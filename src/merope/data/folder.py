@@ -90,6 +90,31 @@ def read_clips(
             yield error
 
 
+def require_distinct(folders: Iterable[str | Path], *, source: str | None = None) -> None:
+    """Raise unless clips of the same name, in different roots, have different sources; opens ``meta.json`` of these alone.
+
+    Raises:
+        ValueError: naming two folders whose clips nothing would tell apart.
+    """
+    by_name: dict[str, list[Path]] = {}
+    for folder in map(Path, folders):
+        by_name.setdefault(folder.name, []).append(folder)
+    for clip_id, alike in by_name.items():
+        seen: dict[str, Path] = {}
+        for folder in alike if len(alike) > 1 else []:
+            try:
+                own = source or _read_meta(folder / _META).get("source", folder.resolve().parent.name)
+            except (MeropeError, OSError, ValueError, RecursionError):
+                # Reading the clip will say what is wrong with it.
+                continue
+            if own in seen:
+                raise ValueError(
+                    f"{seen[own]} and {folder} are both clip {own}/{clip_id}, and clips are told apart by source and "
+                    "name. Rename one, or encode its root by itself with a source of its own (--source)."
+                )
+            seen[own] = folder
+
+
 def write_clip(
     root: str | Path,
     clip_id: str,

@@ -51,7 +51,8 @@ class BalancedSampler:
             members.setdefault((groups[index], cluster), []).append(index)
         labels = sorted(members)
         self._halves = [self._cut(number, members[label]) for number, label in enumerate(labels)]
-        self._share = weights if weights is not None else {"": 1.0}
+        # Sorted: equal weights give one stream, whatever the order they are named in.
+        self._share = dict(sorted(weights.items())) if weights is not None else {"": 1.0}
         self._of_source = {
             source: np.array([number for number, label in enumerate(labels) if label[0] == source])
             for source in self._share

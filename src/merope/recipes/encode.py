@@ -237,7 +237,11 @@ def encode_clips(
             ready = [item for item in batch if not isinstance(item, ClipError)]
             skipped.extend(item for item in batch if isinstance(item, ClipError))
             for clip in encoder.encode(ready) if ready else []:
-                writer.add(clip)
+                try:
+                    writer.add(clip)
+                except ValueError as error:
+                    skipped.append(ClipError(clip.source, clip.clip_id, error))
+                    continue
                 counts["encoded"] += 1
                 counts["without_caption"] += not clip.caption
     rows = [{"source": one.source, "clip_id": one.clip_id, "reason": one.reason} for one in skipped]

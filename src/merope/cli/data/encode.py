@@ -59,7 +59,7 @@ def encode(
     rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     import torch
 
-    from merope.data.folder import clip_ids, read_clips
+    from merope.data.folder import clip_ids, read_clips, require_distinct
     from merope.files import require_folder
     from merope.recipes.encode import ClipEncoder, EncodeConfig, encode_clips
 
@@ -77,6 +77,7 @@ def encode(
     if not clips:
         raise ValueError("CLIPS must name at least one folder of clips.")
     folders = [root / clip_id for root in clips for clip_id in clip_ids(root)]
+    require_distinct(folders, source=source)
     require_folder(out)
     if device is None:
         device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else "cpu"
