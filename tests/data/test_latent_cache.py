@@ -177,6 +177,49 @@ def test_a_flipped_bit_is_found_by_verify(tmp_path):
         LatentCache(folder).verify()
 
 
+@pytest.mark.parametrize("listing", ["[]", "null", "{}", '{"clips": [1]}', '{"clips": [{"clip_id": "a"}]}'])
+def test_a_damaged_listing_is_named(tmp_path, listing):
+    folder = tmp_path / "cache"
+    write_cache(folder, range(3), shard_bytes=1)
+    damaged = shards(folder)[1]
+    (folder / damaged / "clips.json").write_text(listing)
+    with pytest.raises(CacheError, match=f"{damaged}.*is damaged"):
+        finish_cache(folder)
+    with pytest.raises(CacheError, match=f"{damaged}.*is damaged"):
+        LatentCacheWriter(folder, description(), empty_text=torch.ones(1, 8))
+
+
+@pytest.mark.parametrize("content", ["[]", "null", "x", "{}"])
+def test_a_damaged_description_is_named(tmp_path, content):
+    write_cache(tmp_path, range(1))
+    (tmp_path / "encoding.json").write_text(content)
+    with pytest.raises(CacheError, match=r"encoding\.json describes no cache"):
+        LatentCacheWriter(tmp_path, description(), empty_text=torch.ones(1, 8))
+
+
+def edited_manifest(folder, change):
+    content = json.loads((folder / "manifest.json").read_text())
+    change(content["shards"][0])
+    (folder / "manifest.json").write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("name", ["../outside", "shard-0123456789abcdef/../../outside", ""])
+def test_a_manifest_leads_nowhere_else(tmp_path, name):
+    folder = tmp_path / "cache"
+    write_cache(folder, range(2), shard_bytes=1)
+    (folder / shards(folder)[0]).rename(tmp_path / "outside")
+    edited_manifest(folder, lambda shard: shard.update(folder=name))
+    with pytest.raises(CacheError, match="is no shard of this folder"):
+        LatentCache(folder)
+
+
+def test_a_shard_holds_what_the_manifest_lists(tmp_path):
+    write_cache(tmp_path, range(3))
+    edited_manifest(tmp_path, lambda shard: shard["clips"].reverse())
+    with pytest.raises(CacheError, match="not those that the manifest lists"):
+        LatentCache(tmp_path)[0]
+
+
 def test_opening_reads_no_shard(tmp_path):
     folder = tmp_path / "cache"
     write_cache(folder, range(3))
