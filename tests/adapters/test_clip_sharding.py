@@ -79,6 +79,7 @@ ON_ALL = {
     "cameras of another length": "ValueError: the cameras are 14 views; the clip has 13 latent frames.",
     "another seed": "SharedClipError: all processes must hold the same clip; hidden_states of process {last} differ",
     "another prompt": "SharedClipError: all processes must hold the same clip; encoder_hidden_states of process {last}",
+    "another step": "SharedClipError: all processes must hold the same clip; timestep of process {last} differ",
     "other cameras": "SharedClipError: all processes must hold the same clip; cameras of process {last} differ",
     "another length": "SharedClipError: all processes must make the same call; got process 0: a forward pass with",
     "no cameras": "SharedClipError: all processes must make the same call; got process 0: a forward pass with",

@@ -325,6 +325,7 @@ def calls_that_fail(rank: int, world_size: int) -> dict[str, str]:
             ask(other, None, clip)
 
     text = {**clip, "encoder_hidden_states": clip["encoder_hidden_states"] * (1.1 if odd else 1)}
+    later = {**clip, "timestep": clip["timestep"] * (0.99 if odd else 1)}
     longer = clip_of("merope", frames=FRAMES + odd)
     calls = {
         "fewer frames than processes": lambda: shared(
@@ -332,6 +333,7 @@ def calls_that_fail(rank: int, world_size: int) -> dict[str, str]:
         ),
         "another seed": lambda: shared(clip_of("merope", seed=1 + odd)),
         "another prompt": lambda: shared(text),
+        "another step": lambda: shared(later),
         "another length": lambda: shared(longer, drive(frames=FRAMES + odd)),
         "other cameras": lambda: shared(view=drive(seed=int(odd))),
         "cameras of another length": lambda: shared(view=drive(frames=FRAMES + 1)),

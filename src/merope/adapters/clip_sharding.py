@@ -31,8 +31,8 @@ _LEAVE = "leave share_clip"
 # Numbers of each tensor that processes compare, beside its mean and its root mean square.
 _SAMPLES = 16
 # Of a tensor's largest number. An encoder's kernels may differ between processes by a few units of bfloat16; geometry
-# is made in float64 on every CPU, then rounded to float32.
-_SAME_INPUT, _SAME_CAMERAS = 2e-2, 1e-4
+# is made in float64 on every CPU, then rounded to float32, and neighbouring steps of a sampler are this far apart.
+_SAME_ENCODED, _SAME_MADE = 2e-2, 1e-4
 
 
 @contextmanager
@@ -235,7 +235,7 @@ class _Share:
         everyone = everyone.cpu()
         first = everyone[0]
         for name, row, others in zip(names, first, everyone.unbind(1), strict=True):
-            tolerance = _SAME_CAMERAS if name == "cameras" else _SAME_INPUT
+            tolerance = _SAME_MADE if name in ("cameras", "timestep") else _SAME_ENCODED
             limit = tolerance * row.nan_to_num().abs().max().item()
             alike = torch.isclose(others, row, rtol=0, atol=limit, equal_nan=True).all(-1)
             if not alike.all():
