@@ -115,6 +115,7 @@ def test_gradients_reach_the_parameters_of_each_view():
     ("change", "message"),
     [
         ({"model": "thin_plate"}, "must be one of .*'kannala_brandt'"),
+        ({"model": ["pinhole"]}, r"must be one of .*got \['pinhole'\]"),
         ({"k9": 1.0}, r"has no field \['k9'\]"),
     ],
 )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from merope.cameras import KannalaBrandt, Pinhole
+from merope.cameras import Equirectangular, KannalaBrandt, Pinhole
 from merope.cameras.resampling import resample_frames
 
 
@@ -66,6 +66,15 @@ def test_every_pixel_shows_its_own_ray(lens, into):
     made, mask = resample_frames(rays_as_colors(lens), lens, into)
     assert mask.all()
     assert np.abs(made.astype(int) - rays_as_colors(into)).max() <= 2
+
+
+def test_a_panoramas_poles_and_seam_cost_no_more_memory_than_the_rest():
+    # Around the poles a pixel of the fisheye reaches over half the panorama: 20 GB of points without a bound.
+    frames = np.full((1, 512, 1024, 3), 90, dtype=np.uint8)
+    fisheye = KannalaBrandt.from_fov(fov_x_deg=200, height=64, width=64)
+    seen, mask = resample_frames(frames, Equirectangular.full_sphere(height=512, width=1024), fisheye)
+    assert mask[32].all()
+    assert (seen[0][mask] == 90).all()
 
 
 def test_what_the_source_does_not_see_is_black_and_masked():

@@ -11,14 +11,18 @@ import sys
 
 import numpy as np
 import pytest
+from diffusers import WanTransformer3DModel
 
+from merope.adapters import attach, save_adapter
 from merope.cli.main import run
 from merope.data import read_poses
 from merope.data.generated import find_generated
 from merope.data.video import read_video
+from merope.encodings import MeRoPE
+from merope.generation.fingerprints import model_fingerprint
 from merope.generation.pipeline import MeropePipeline
 from tests.support.shared import REPOSITORY
-from tests.support.wan_run import LENS, adapter_file, wan_folder, write_cases
+from tests.support.wan_run import LENS, adapter_file, spec, wan_folder, write_cases
 
 CLIPS = ["rain/left", "street/bend", "street/slow"]
 
@@ -215,11 +219,34 @@ def test_a_model_without_cameras_is_refused(tmp_path, cases, capsys, no_weights)
     assert error.count("\n") == 1
 
 
+def test_zero_branches_are_refused_once(tmp_path, cases, capsys):
+    transformer = WanTransformer3DModel.from_pretrained(wan_folder() / "transformer")
+    save_adapter(
+        tmp_path / "zero.safetensors",
+        attach(transformer, encoding=MeRoPE(head_dim=64), compression=4),
+        spec=spec(),
+    )
+    arguments = command(tmp_path / "out", manifest=cases)
+    arguments[3] = str(tmp_path / "zero.safetensors")
+    assert run(arguments) == 1
+    assert capsys.readouterr().err.count("the camera branches are all zero") == 1
+
+
+def test_what_else_lies_in_the_models_folder_does_not_make_it_another_model(tmp_path):
+    folder = shutil.copytree(wan_folder(), tmp_path / "wan")
+    (folder / "clips" / "street").mkdir(parents=True)
+    (folder / "clips" / "street" / "result.json").write_text("{}")
+    assert model_fingerprint(folder) == model_fingerprint(wan_folder())
+    (folder / "vae" / "config.json").write_text("{}")
+    assert model_fingerprint(folder) != model_fingerprint(wan_folder())
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ((), "Name a --manifest of cases, or for one clip all of"),
         (("--manifest", "m.json", "--prompt", "rain", "--start", "0"), "--prompt, --start: for one clip"),
+        (("--lens", "lens.json", "--fov", "90"), "--lens and --fov both say what the lens is"),
     ],
 )
 def test_flags_that_contradict_each_other_are_a_usage_error(options, words, capsys):

@@ -74,6 +74,13 @@ def test_lossless_frames_are_the_drawn_ones_to_the_bit(tmp_path):
     assert not same.all()
 
 
+def test_a_rate_of_zero_is_refused(tmp_path, capsys):
+    write_frames(tmp_path / "in", np.zeros((5, 120, 200, 3), dtype=np.uint8))
+    write_poses(tmp_path / "poses.txt", bend(5), format="kitti")
+    assert overlay(tmp_path, "--fps", 0, video="in") == 1
+    assert "the video's rate must be > 0" in capsys.readouterr().err
+
+
 def test_an_odd_size_needs_lossless_frames(tmp_path, capsys):
     write_frames(tmp_path / "in", np.zeros((5, 121, 201, 3), dtype=np.uint8))
     write_poses(tmp_path / "poses.txt", bend(5), format="kitti")

@@ -212,9 +212,10 @@ class CameraModel(ABC):
         Raises:
             ValueError: if "model" is missing or unknown, or a field is missing or unknown.
         """
-        cls = _MODELS.get(data.get("model", ""))
+        model = data.get("model")
+        cls = _MODELS.get(model) if isinstance(model, str) else None
         if cls is None:
-            raise ValueError(f"camera 'model' must be one of {sorted(_MODELS)}, got {data.get('model')!r}.")
+            raise ValueError(f"camera 'model' must be one of {sorted(_MODELS)}, got {model!r}.")
         known = {field.name for field in fields(cls)}
         if unknown := sorted(set(data) - known - {"model"}):
             raise ValueError(f"camera model {cls.model!r} has no field {unknown}; it has {sorted(known)}.")

@@ -88,6 +88,8 @@ def _seen_at(points: Tensor, lens: CameraModel, into: CameraModel) -> tuple[Tens
 
 def _points_per_pixel(lens: CameraModel, into: CameraModel) -> tuple[int, int]:
     """Source pixels across one pixel of ``into``, down and along, where the image shrinks most; at least one."""
+    # Neighbours lie far apart across the seam and around the poles of a panorama too; the bound is on memory.
+    most = max(2, math.isqrt(_TAPS // 4 // (into.height * into.width)))
     places, seen = _seen_at(into.pixel_centers(), lens, into)
     counts = []
     for axis in (0, 1):
@@ -95,5 +97,5 @@ def _points_per_pixel(lens: CameraModel, into: CameraModel) -> tuple[int, int]:
         both = seen.narrow(axis, 1, seen.shape[axis] - 1) & seen.narrow(axis, 0, seen.shape[axis] - 1)
         largest = float(step[both].max()) if bool(both.any()) else 1.0
         # A hair less, so that an exact factor of 2 does not become 3 by rounding.
-        counts.append(max(1, math.ceil(largest - 1e-6)))
+        counts.append(min(most, max(1, math.ceil(largest - 1e-6))))
     return counts[0], counts[1]

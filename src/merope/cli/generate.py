@@ -141,6 +141,8 @@ def generate(
     said = [flag for flag, value in single.items() if value is not None]
     if manifest is not None and said:
         raise UsageError(f"{', '.join(said)}: for one clip; with --manifest this stands in the manifest.")
+    if lens is not None and fov is not None:
+        raise UsageError("--lens and --fov both say what the lens is; keep one.")
     missing = [flag for flag in list(single)[:3] if single[flag] is None]
     if manifest is None and missing:
         raise UsageError(
@@ -197,6 +199,8 @@ def generate(
         pipeline.set_progress_bar_config(
             disable=not processes.is_first, desc="denoising", unit="step", leave=False, position=1
         )
+        # Here, not once for every clip.
+        processes.from_first(lambda: pipeline.require_cameras(allow_untrained))
         if self_check:
             change = processes.from_first(pipeline.self_check)
             if processes.is_first:

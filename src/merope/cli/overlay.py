@@ -80,7 +80,7 @@ def overlay(
         frames, rate = clip.frames(), clip.fps
         camera, path = clip.lens, clip.commanded
     elif video.is_dir():
-        frames, rate = read_frames(video), fps or 10.0
+        frames, rate = read_frames(video), 10.0 if fps is None else fps
     else:
         frames, exact = read_video(video)
         rate = float(exact)

@@ -1,12 +1,13 @@
 """What model a clip was made with, told from its files in seconds, whatever their size."""
 
 import hashlib
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
 from huggingface_hub import hf_hub_download
 
-from merope.generation.model_files import ADAPTER_FOLDER, trained_transformer
+from merope.generation.model_files import trained_transformer
 
 # Parts of a large file that are read: training moves all weights, so a few megabytes of each file tell two apart.
 _SAMPLES = 16
@@ -15,20 +16,20 @@ _WHOLE_BYTES = _SAMPLES * _SAMPLE_BYTES
 
 
 def model_fingerprint(name_or_folder: str | Path) -> str:
-    """Of a pipeline: the hub's commit, or a hash over the files of a folder, an adapter in it left out.
+    """Of a pipeline: the hub's commit, or a hash over model_index.json and the files of the components that it names.
 
-    Files of more than 16 MiB are read in 16 places. A folder that is moved or copied keeps its fingerprint.
+    An adapter and whatever else lies in the folder, such as clips, are left out. Files of more than 16 MiB are read in 16
+    places. A folder that is moved or copied keeps its fingerprint.
     """
     folder = Path(name_or_folder)
     if folder.is_dir():
-        files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+        index = folder / "model_index.json"
+        parts = sorted(folder / name for name in json.loads(index.read_text(encoding="utf-8")))
+        files = (path for part in parts for path in sorted(part.rglob("*")) if path.is_file())
         kept = [
-            path
-            for path in files
-            if path.relative_to(folder).parts[0] != ADAPTER_FOLDER
-            and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+            path for path in files if not any(name.startswith(".") for name in path.relative_to(folder).parts)
         ]
-        return files_fingerprint(kept, folder)
+        return files_fingerprint([index, *kept], folder)
     # Of the form .../snapshots/COMMIT/model_index.json.
     return f"commit:{Path(hf_hub_download(str(name_or_folder), 'model_index.json')).parent.name}"
 

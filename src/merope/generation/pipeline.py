@@ -266,7 +266,7 @@ class MeropePipeline(WanPipeline):
             negative_prompt_embeds,
             wanted,
         )
-        self._require_cameras(allow_untrained)
+        self.require_cameras(allow_untrained)
         self._guidance_scale, self._attention_kwargs = guidance_scale, None
         self._current_timestep, self._interrupt = None, False
         if seeds is not None:
@@ -304,7 +304,7 @@ class MeropePipeline(WanPipeline):
         """
         if self.adapter is None:
             raise MeropeError("there is nothing to check: the pipeline has no camera adapter.")
-        self._require_cameras(allow_untrained=True)
+        self.require_cameras(allow_untrained=True)
         cell = self.vae_scale_factor_spatial * self.transformer.config.patch_size[1]
         size = {"height": 4 * cell, "width": 4 * cell}
         spec = wan_spec(
@@ -350,8 +350,13 @@ class MeropePipeline(WanPipeline):
             )
         return float((ahead - still).norm() / still.norm())
 
-    def _require_cameras(self, allow_untrained: bool) -> None:
-        """Raise unless the cameras reach the transformer and do something there."""
+    def require_cameras(self, allow_untrained: bool) -> None:
+        """Whether the cameras reach the transformer and do something there.
+
+        Raises:
+            ValueError: if they are on another transformer than the pipeline's.
+            MeropeError: if all branches are zero, unless ``allow_untrained``.
+        """
         if self.adapter is None:
             return
         if self.adapter.transformer is not getattr(self.transformer, "_orig_mod", self.transformer):
