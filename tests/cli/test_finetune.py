@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import shutil
 
 import pytest
 from safetensors.torch import load_file
@@ -23,8 +24,8 @@ def model(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return write_cache(tmp_path_factory.mktemp("cache") / "cache")
+def cache(model, tmp_path_factory):
+    return write_cache(tmp_path_factory.mktemp("cache") / "cache", model=model)
 
 
 def finetune(model, cache, output, *options, recipe="nuscenes-merope"):
@@ -126,3 +127,14 @@ def test_data_is_asked_for(model, capsys):
 def test_recipes_are_listed(capsys):
     assert run(["train", "recipes"]) == 0
     assert "nuscenes-merope " in capsys.readouterr().out
+
+
+def test_latents_of_another_autoencoder_are_refused(model, cache, tmp_path, capsys):
+    other = shutil.copytree(model, tmp_path / "other")
+    described = other / "vae" / "config.json"
+    config = json.loads(described.read_text())
+    config["latents_std"][0] *= 2
+    described.write_text(json.dumps(config))
+    assert finetune(other, cache, tmp_path / "run") == 1
+    assert "normalised with another latents_std" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

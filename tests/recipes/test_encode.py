@@ -142,7 +142,8 @@ def test_two_processes_share_the_clips_and_the_last_one_finishes(cached, clips, 
         assert (report.cache is None) == (rank == 1)
     assert report.cache.clip_ids == cached.clip_ids
     assert all(torch.equal(one.mean, other.mean) for one, other in zip(report.cache, cached, strict=True))
-    assert list(folder.glob("done*")) == []
+    # What an earlier run left says nothing of this one: whoever ends last writes the manifest again.
+    assert len(list(folder.glob("done*"))) == 2
 
 
 def test_an_interrupted_encoding_goes_on(clips, encoder, tmp_path):

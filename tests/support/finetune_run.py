@@ -1,5 +1,6 @@
 """A fine-tuning run small enough for tests: Wan2.2's classes at a few hundred kilobytes, clips of random latents."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -77,13 +78,16 @@ def write_base(folder: Path, **changes: Any) -> Path:
     return folder
 
 
-def write_cache(folder: Path, *, seed: int = 0, clips: int = CLIPS, **changes: Any) -> Path:
-    """Clips of random latents along random drives, in two clusters."""
+def write_cache(
+    folder: Path, *, model: Path | None = None, seed: int = 0, clips: int = CLIPS, **changes: Any
+) -> Path:
+    """Clips of random latents along random drives, in two clusters; as if ``model`` had encoded them."""
+    vae = {} if model is None else json.loads((model / "vae" / "config.json").read_text())
     draw = torch.Generator().manual_seed(seed)
     description = CacheDescription(
         vae={"class": "AutoencoderKLWan"},
-        latents_mean=(0.0,) * 48,
-        latents_std=(1.0,) * 48,
+        latents_mean=tuple(vae.get("latents_mean", (0.0,) * 48)),
+        latents_std=tuple(vae.get("latents_std", (1.0,) * 48)),
         text_encoder={"class": "UMT5EncoderModel"},
         text_length=6,
         height=HEIGHT,

@@ -170,6 +170,7 @@ def _train(
 
     quiet_autocast()
     clips = LatentCaches(data)
+    _require_same_latents(clips, configs.vae, model)
     notes: list[str] = []
     config = _fitted(config, clips, adapter, notes)
     with joined_processes(device or ("cuda" if torch.cuda.is_available() else "cpu")) as processes:
@@ -220,6 +221,19 @@ def _train(
         trainer.run()
         state = "finished" if trainer.step == config.steps else "stopped; the same command goes on"
         say(f"{state} at step {trainer.step}; the model is in {output / 'model'}")
+
+
+def _require_same_latents(clips: "LatentCaches", vae: Any, model: str) -> None:
+    """Raise `CheckpointMismatch` unless the caches hold latents as this model's autoencoder normalises them."""
+    from merope.errors import CheckpointMismatch
+
+    for name in ("latents_mean", "latents_std"):
+        stored, wanted = getattr(clips.description, name), vae[name]
+        if [float(value) for value in stored] != [float(value) for value in wanted]:
+            raise CheckpointMismatch(
+                f"the caches were normalised with another {name} than the autoencoder of {model}: they were made with "
+                "another model. Encode the clips with `merope data encode --model` of this one."
+            )
 
 
 def _fitted(

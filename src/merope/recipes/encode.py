@@ -35,7 +35,7 @@ from merope.errors import MeropeError
 from merope.files import write_text_atomically
 from merope.generation.model_files import ModelConfigs
 
-# A file of each process that has ended, with the clips that it left out, until the last one has: "done-0-of-8.json".
+# A file of each process that has ended, with the clips that it left out: "done-0-of-8.json".
 _DONE = "done-{}-of-{}.json"
 # Numbers of each weight that its fingerprint reads, spread evenly.
 _SAMPLES = 1024
@@ -207,8 +207,8 @@ def encode_clips(
 ) -> EncodeReport:
     """Encode the windows of ``clips`` that are not in the cache yet.
 
-    With several processes each has clips of its own; the last of ``world_size`` to end writes the manifest. A clip that is
-    broken, or does not fit, is listed there and the rest goes on. ``workers`` threads decode ahead. ``total`` is
+    With several processes each has clips of its own; whichever of ``world_size`` ends while the others have ended writes
+    the manifest, so that it is whole also where one of them was started later. A clip that is broken, or does not fit, is listed there and the rest goes on. ``workers`` threads decode ahead. ``total`` is
     the number of clips, for the progress bar.
 
     Raises:
@@ -254,8 +254,6 @@ def encode_clips(
             cache = finish_cache(folder, skipped=everywhere)
         except CacheError as error:
             raise CacheError(f"{error} {_first(everywhere)}") from error
-        for path in ended:
-            path.unlink(missing_ok=True)
     return EncodeReport(skipped=skipped, cache=cache, **counts)
 
 
