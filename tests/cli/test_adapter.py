@@ -46,7 +46,8 @@ def test_a_trained_adapter_prints_its_configuration_and_norms(path, capsys):
     count = sum(parameter.numel() for parameter in adapter.parameters())
     assert rows["parameters"] == f"{count:,} (float32)"
     assert f"({path.stat().st_size:,} bytes)" in rows["file"]
-    assert rows["output norms"] == "not zero"
+    assert rows["output norms"] == "every block has learned something"
+    assert rows["base"] == "configuration and weights are compared when it is loaded"
     norm = adapter.branches[3].to_out.weight.detach().norm().item()
     assert float(rows["block 3"]) == pytest.approx(norm, rel=1e-3)
     assert rows["name"] == "owner/tiny-wan"
@@ -57,7 +58,7 @@ def test_a_trained_adapter_prints_its_configuration_and_norms(path, capsys):
 def test_a_new_adapter_is_said_to_have_learned_nothing(path, capsys):
     save_adapter(path, with_branches(tiny_wan()))
     rows = table(capsys, path)
-    assert rows["output norms"] == "all zero: nothing was learned yet, cameras would be ignored"
+    assert rows["output norms"] == "nothing was learned yet, cameras would be ignored"
     assert rows["video"] == rows["training"] == "not stored"
 
 
@@ -65,7 +66,7 @@ def test_a_half_learned_adapter_names_the_blocks_that_do_nothing(path, capsys):
     adapter = awake(with_branches(tiny_wan()))
     torch.nn.init.zeros_(adapter.branches[1].to_out.weight)
     save_adapter(path, adapter)
-    assert table(capsys, path)["output norms"] == "zero in blocks 1"
+    assert table(capsys, path)["output norms"] == "nothing was learned in blocks 1"
 
 
 def test_scale_and_input_map_are_printed(path, capsys):
@@ -77,13 +78,23 @@ def test_scale_and_input_map_are_printed(path, capsys):
     assert rows["blocks"] == "2 (list, 1 of 4)"
 
 
-@pytest.mark.parametrize(("name", "place"), [("scope", "backbone"), ("rerope", "backbone"), ("none", "none")])
-def test_adapters_without_branches_print_too(path, capsys, name, place):
-    save_adapter(path, attached(tiny_wan(), name))
+@pytest.mark.parametrize(
+    ("name", "place", "norms"),
+    [
+        ("scope", "backbone", "nothing was learned yet, cameras would be ignored"),
+        ("rerope", "backbone", "none: there is nothing to learn"),
+        ("none", "none", None),
+    ],
+)
+def test_adapters_without_branches_print_too(path, capsys, name, place, norms):
+    # In a format whose fingerprint would not be that of other copies.
+    save_adapter(path, attached(tiny_wan().half(), name))
     rows = table(capsys, path)
     assert rows["encoding"] == name
     assert rows["works in"] == place
     assert "compression" not in rows
+    assert (rows.get("weight norms"), "output norms" in rows) == (norms, False)
+    assert rows["base"] == "configuration alone is compared when it is loaded"
 
 
 def test_json_holds_the_same(path, capsys):

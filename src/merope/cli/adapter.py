@@ -50,7 +50,10 @@ def rows(report: Any) -> list[tuple[str, str]]:
     found.append(("pose policy", config["pose_policy"]))
     found.append(("parameters", f"{report.parameters:,} ({', '.join(report.dtypes) or 'none'})"))
     found += _norms(report)
-    found += _section("base", config["base"], "configuration and weights are compared when it is loaded")
+    compared = (
+        "configuration and weights are" if config["base"].get("fingerprint") else "configuration alone is"
+    )
+    found += _section("base", config["base"], f"{compared} compared when it is loaded")
     found += _section("video", config["spec"], "sizes and rate that it was trained for")
     found += _section("training", config["summary"], "")
     return found
@@ -59,14 +62,18 @@ def rows(report: Any) -> list[tuple[str, str]]:
 def _norms(report: Any) -> list[tuple[str, str]]:
     if not report.norms:
         return []
+    # What injections learn is no output, and some of it starts away from zero.
+    title = "output norms" if report.placement == "branch" else "weight norms"
+    if report.parameters == 0:
+        return [(title, "none: there is nothing to learn")]
     if report.is_zero:
-        said = "all zero: nothing was learned yet, cameras would be ignored"
+        said = "nothing was learned yet, cameras would be ignored"
     elif report.zero_blocks:
-        said = f"zero in blocks {_text(report.zero_blocks)}"
+        said = f"nothing was learned in blocks {_text(report.zero_blocks)}"
     else:
-        said = "not zero"
+        said = "every block has learned something"
     each = [(f"  block {block}", f"{norm:.4g}") for block, norm in report.norms.items()]
-    return [("output norms", said), *each]
+    return [(title, said), *each]
 
 
 def _section(title: str, values: dict[str, Any] | None, said: str) -> list[tuple[str, str]]:
