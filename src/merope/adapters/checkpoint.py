@@ -15,7 +15,7 @@ from merope.adapters.base_identity import SHAPES, base_differences, base_identit
 from merope.adapters.finding import find_adapter
 from merope.adapters.signals import InputMap
 from merope.adapters.spec import VideoSpec
-from merope.adapters.wan import CameraAdapter, attach
+from merope.adapters.wan import BRANCH_NAME, CameraAdapter, attach
 from merope.adapters.wrapping import fetched, own_modules
 from merope.encodings.base import CameraEncoding
 from merope.encodings.registry import (
@@ -82,6 +82,11 @@ def adapter_tensors(adapter: CameraAdapter) -> dict[str, Tensor]:
         for module_name, module in own_modules(branch)
         for name, value in _tensors_of(module_name, module)
     }
+
+
+def base_tensors(transformer: nn.Module) -> dict[str, Tensor]:
+    """The base's weights by name: the state dict of a transformer without what cameras have added to it."""
+    return {name: value for name, value in transformer.state_dict().items() if f".{BRANCH_NAME}." not in name}
 
 
 def _tensors_of(name: str, module: nn.Module) -> Iterator[tuple[str, Tensor]]:

@@ -27,7 +27,7 @@ from merope.cameras.rays import ViewRays
 from merope.encodings.base import CameraEncoding, FeatureEncoding
 from merope.operators import CameraOperator
 
-_BRANCH_NAME = "camera_branch"
+BRANCH_NAME = "camera_branch"
 _ROPE = "CameraRope"
 # Where diffusers' layer-wise casting to 8 bits reads which modules to leave as they are.
 _UNCAST = "_skip_layerwise_casting_patterns"
@@ -254,11 +254,11 @@ class CameraAdapter:
         replace_call(self.transformer.rope, _ROPE, _call_rope, self)
         own = self.transformer.__dict__
         self._uncast_before = {_UNCAST: own[_UNCAST]} if _UNCAST in own else {}
-        own[_UNCAST] = (*(getattr(self.transformer, _UNCAST, None) or ()), _BRANCH_NAME)
+        own[_UNCAST] = (*(getattr(self.transformer, _UNCAST, None) or ()), BRANCH_NAME)
         for block, place in self._places.items():
             owner = self.transformer.blocks[block]
             # A compiled block passes this on to the block inside, as it does when the name is deleted.
-            setattr(owner, _BRANCH_NAME, place.branch)
+            setattr(owner, BRANCH_NAME, place.branch)
             if block in processors:
                 owner.attn1.processor = processors[block]
             else:
@@ -280,7 +280,7 @@ class CameraAdapter:
                 restore_call(owner.attn1)
             elif isinstance(owner.attn1.processor, CameraAttnProcessor):
                 owner.attn1.processor = owner.attn1.processor.restored()
-            delattr(owner, _BRANCH_NAME)
+            delattr(owner, BRANCH_NAME)
         restore_call(self.transformer.rope)
         del self.transformer.__dict__[_UNCAST]
         self.transformer.__dict__.update(self._uncast_before)

@@ -10,11 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from merope.adapters.checkpoint import adapter_tensors, save_adapter, write_safetensors
+from merope.adapters.checkpoint import adapter_tensors, base_tensors, save_adapter, write_safetensors
 from merope.adapters.spec import VideoSpec
-from merope.adapters.wan import CameraAdapter
+from merope.adapters.wan import BRANCH_NAME, CameraAdapter
 from merope.files import write_text_atomically
 from merope.training.parallel import Processes, whole
+from merope.training.pretrained import stays_exact
 
 FILE_BYTES = 5 * 10**9
 """A base is written in files of at most this size; the first process holds one of them at a time."""
@@ -40,7 +41,7 @@ def export_adapter(
     tensors = {}
     for name, own in adapter_tensors(adapter).items():
         block, _, rest = name.partition(".")
-        value = whole(values.get(f"blocks.{block}.camera_branch.{rest}", own).detach())
+        value = whole(values.get(f"blocks.{block}.{BRANCH_NAME}.{rest}", own).detach())
         if processes.is_first:
             tensors[name] = value.cpu()
     if processes.is_first:
@@ -63,13 +64,8 @@ def export_base(
     ``config`` is what ``config.json`` gets; weights are stored as ``dtype`` but for those that Wan keeps in float32. An
     older folder of this name is replaced when the new one is whole. Every process must call this; the first writes.
     """
-    kept = set(getattr(transformer, "_keep_in_fp32_modules", None) or ())
-    tensors = {
-        name: values.get(name, value)
-        for name, value in transformer.state_dict().items()
-        if ".camera_branch." not in name
-    }
-    dtypes = {name: torch.float32 if kept & set(name.split(".")) else dtype for name in tensors}
+    tensors = {name: values.get(name, value) for name, value in base_tensors(transformer).items()}
+    dtypes = {name: torch.float32 if stays_exact(transformer, name) else dtype for name in tensors}
     files = list(_files({n: t.numel() * dtypes[n].itemsize for n, t in tensors.items()}, file_bytes))
     temporary = folder.with_name(f".{folder.name}.tmp")
     if processes.is_first:
@@ -110,8 +106,8 @@ def small_weights(transformer: Any, values: dict[str, Tensor]) -> dict[str, Tens
     """
     return {
         name: whole(values.get(name, value).detach())
-        for name, value in transformer.state_dict().items()
-        if ".camera_branch." not in name and (value.ndim == 1 or name.endswith("scale_shift_table"))
+        for name, value in base_tensors(transformer).items()
+        if value.ndim == 1 or name.endswith("scale_shift_table")
     }
 
 

@@ -11,8 +11,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from merope.adapters.schedules import scheduled_blocks
 from merope.adapters.spec import VideoSpec
-from merope.adapters.wan import scheduled_blocks
 from merope.encodings.base import CameraEncoding
 from merope.encodings.registry import encoding_from_config
 from merope.training.finetune_config import FinetuneConfig

@@ -14,10 +14,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from merope.adapters.schedules import scheduled_blocks
 from merope.adapters.signals import tensors_in
-from merope.adapters.wan import CameraAdapter, attach, scheduled_blocks
+from merope.adapters.wan import CameraAdapter, attach
 from merope.encodings.registry import encoding_from_config, input_map_from_config
 from merope.training.finetune_config import FinetuneConfig
+from merope.training.pretrained import stays_exact
 from merope.training.shape_run import BlockKind, ShapeRun, StepBytes, standing_cameras
 from merope.training.trainable import choose_trainable
 
@@ -147,7 +149,9 @@ def count_weights(transformer: Mapping[str, Any], config: FinetuneConfig) -> Wei
         products.append(count(p for name, p in named.items() if _is_product(f"blocks.0.{name}")))
         rest.append(count(p for name, p in named.items() if not _is_product(f"blocks.0.{name}")))
     everything, trained = count(model.parameters())
-    exact = sum(p.numel() for n, p in model.named_parameters() if not p.requires_grad and _is_exact(model, n))
+    exact = sum(
+        p.numel() for n, p in model.named_parameters() if not p.requires_grad and stays_exact(model, n)
+    )
     return WeightCounts(
         trained=trained,
         frozen=everything - trained - exact,
@@ -162,10 +166,6 @@ def _is_product(name: str) -> bool:
     """Whether a weight is of a linear layer of the base's blocks, which sharding moves in the compute precision."""
     parts = name.split(".")
     return parts[0] == "blocks" and parts[2] in ("attn1", "attn2", "ffn") and not parts[-2].startswith("norm")
-
-
-def _is_exact(model: Any, name: str) -> bool:
-    return not set(model._keep_in_fp32_modules or ()).isdisjoint(name.split("."))
 
 
 def plan_memory(
@@ -304,7 +304,7 @@ def shape_run(
     def dtype_of(model: nn.Module, name: str, parameter: nn.Parameter) -> torch.dtype:
         if sharded and _is_product(name):
             return compute
-        return torch.float32 if parameter.requires_grad or _is_exact(model, name) else compute
+        return torch.float32 if parameter.requires_grad or stays_exact(model, name) else compute
 
     return ShapeRun(
         transformer=transformer,

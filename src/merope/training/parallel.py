@@ -21,6 +21,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from merope.training.finetune_config import ParallelConfig
+from merope.training.pretrained import stays_exact
 
 # Above the time that the first process takes to write a base of 5 B parameters to a slow disk.
 _PATIENCE = timedelta(minutes=30)
@@ -98,10 +99,9 @@ def set_precision(transformer: nn.Module, module: nn.Module, compute: torch.dtyp
     What trains is float32: a learning rate of 1e-5 moves nothing in bfloat16. What is frozen is ``compute``, but for the
     few modules that Wan keeps in float32 everywhere (time embedder, norms, modulation tables).
     """
-    kept: Any = getattr(transformer, "_keep_in_fp32_modules", None) or ()
     names = {id(value): name for name, value in transformer.named_parameters()}
     for value in module.parameters():
-        exact = value.requires_grad or not set(kept).isdisjoint(names[id(value)].split("."))
+        exact = value.requires_grad or stays_exact(transformer, names[id(value)])
         value.data = value.data.to(torch.float32 if exact else compute)
 
 
@@ -186,8 +186,3 @@ def average_gradients(
 def whole(tensor: Tensor) -> Tensor:
     """A tensor put together from its parts; every process must call this."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-
-
-def own_part(tensor: Tensor) -> Tensor:
-    """The part that this process holds, sharing its memory."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor

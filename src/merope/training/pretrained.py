@@ -68,6 +68,12 @@ def add_cameras(
     )
 
 
+def stays_exact(transformer: Any, name: str) -> bool:
+    """Whether a weight is one of the few that Wan keeps in float32 everywhere: time embedder, norms, modulation tables."""
+    kept = getattr(transformer, "_keep_in_fp32_modules", None) or ()
+    return not set(kept).isdisjoint(name.split("."))
+
+
 def keep_times_exact(transformer: Any) -> None:
     """Let the time embedder run in its own precision under autocast, as it does where the model is used."""
     replace_call(transformer.condition_embedder.time_embedder, "ExactTimeEmbedder", _exactly, None)

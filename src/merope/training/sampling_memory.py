@@ -10,8 +10,8 @@ from typing import Any, Literal, get_args
 
 import torch
 
+from merope.adapters.schedules import scheduled_blocks
 from merope.adapters.spec import VideoSpec
-from merope.adapters.wan import scheduled_blocks
 from merope.training.finetune_config import FinetuneConfig
 from merope.training.memory import MemoryItem, MemoryPlan, WeightCounts, count_weights, shape_run
 from merope.training.shape_run import BlockKind, on_shapes

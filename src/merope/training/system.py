@@ -10,7 +10,7 @@ from torch import nn
 
 from merope.adapters import attach, save_adapter
 from merope.adapters.base_identity import base_identity
-from merope.adapters.checkpoint import write_safetensors
+from merope.adapters.checkpoint import base_tensors, write_safetensors
 from merope.adapters.wan import CameraAdapter
 from merope.data.latents import LinearCodec
 from merope.encodings.registry import encoding_from_config, input_map_from_config
@@ -50,8 +50,7 @@ def save_model(
     folder = Path(folder)
     base = {
         name: value.detach().to("cpu", dtype).contiguous()
-        for name, value in transformer.state_dict().items()
-        if ".camera_branch." not in name
+        for name, value in base_tensors(transformer).items()
     }
     write_safetensors(folder / "transformer.safetensors", base, {"format": "pt"})
     # The base as it will be read: float16 rounds otherwise than the bfloat16 of a fingerprint.
