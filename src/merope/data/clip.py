@@ -8,13 +8,10 @@ import numpy as np
 from jaxtyping import Float
 
 from merope.cameras import CameraModel
-from merope.data.video import Frames
+from merope.data.video import RATE_SLACK, Frames
 from merope.errors import MeropeError
 from merope.geometry.gravity import Up, unit_up
 from merope.geometry.poses import Poses, Unit
-
-# A tenth of a percent: 30000/1001 is 30 to everyone but a clock.
-_RATE_SLACK = 1e-3
 
 
 class ClipError(MeropeError):
@@ -159,12 +156,12 @@ class Clip:
             raise ValueError(
                 f"num_frames, stride and fps must be positive; got {num_frames}, {stride}, {rate}."
             )
-        if self.fps < rate * (1 - _RATE_SLACK):
+        if self.fps < rate * (1 - RATE_SLACK):
             raise self.error(
                 f"it has {self.fps:g} frames a second and {rate:g} are wanted; frames would have to be repeated."
             )
         step = self.fps / rate
-        if abs(step - 1) <= _RATE_SLACK:
+        if abs(step - 1) <= RATE_SLACK:
             step = 1.0
         at_rate = [round(number * step) for number in range(int((len(self) - 1) / step + 0.5) + 1)]
         at_rate = [index for index in at_rate if index < len(self)]

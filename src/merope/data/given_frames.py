@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from merope.cameras import CameraModel
-from merope.data.video import Frames
+from merope.data.video import RATE_SLACK, Frames
 from merope.errors import MeropeError
 
 PICTURES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".ppm"}
@@ -87,8 +87,7 @@ def _from_video(path: Path, num_frames: int, fps: float) -> GivenFrames:
         with av.open(str(path)) as container:
             stream = container.streams.video[0]
             rate = Fraction(stream.average_rate or 0)
-            # A tenth of a percent: 30000/1001 is 30 to everyone but a clock.
-            if float(rate) < fps * 0.999:
+            if float(rate) < fps * (1 - RATE_SLACK):
                 raise MeropeError(
                     f"{path} has {float(rate):g} frames a second and the model {fps:g}; frames would have to be repeated. "
                     "Give a video of that rate or a faster one, or a folder of pictures at the model's rate."

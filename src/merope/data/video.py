@@ -25,6 +25,9 @@ Frames = UInt8[np.ndarray, "_ _ _ 3"]
 
 FRAME_PATTERN = "frame_{:05d}.png"
 
+RATE_SLACK = 1e-3
+"""Share by which a video may be slower than it is asked to be: 30000/1001 frames a second are 30 to all but clocks."""
+
 
 def write_video(
     path: str | os.PathLike[str],

@@ -5,7 +5,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from tqdm import tqdm
@@ -15,13 +15,12 @@ from merope.data.folder import write_clip
 from merope.errors import CheckpointMismatch
 from merope.files import write_text_atomically
 from merope.worlds import build_world, render
-from merope.worlds.clips import caption, world_drives
+from merope.worlds.clips import Variant, caption, world_drives
 
 SOURCE = "rendered"
 """What ``source`` says of these clips."""
 
 _DESCRIBED = "render.json"
-_VARIANTS = ("original", "left", "right")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +58,7 @@ class RenderedClipsConfig:
 
 def world_clip_ids(seed: int) -> list[str]:
     """Ids of the three clips of a world."""
-    return [f"world-{seed:07d}-{variant}" for variant in _VARIANTS]
+    return [f"world-{seed:07d}-{variant}" for variant in get_args(Variant)]
 
 
 def render_clips(
