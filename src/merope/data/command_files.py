@@ -124,20 +124,21 @@ def extended(poses: Poses, num_frames: int, how: Extend) -> Poses:
     missing = num_frames - len(poses)
     if missing <= 0:
         return poses
-    R_last, center = poses.R_world_cam[-1], poses.center_world[-1]
-    turn, step = torch.eye(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
+    R_world_last, center_world = poses.R_world_cam[-1], poses.center_world[-1]
+    # Of a pose in the coordinates of the one before it.
+    R_before_next, offset_before = torch.eye(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
     if how == "constant-velocity":
         if len(poses) < 2:
             raise TrajectoryError(
                 "one pose has no velocity to go on with. Use --pose-extend hold, or a longer trajectory."
             )
-        turn, step = poses.relative(-2, -1)
+        R_before_next, offset_before = poses.relative(-2, -1)
     rotations, centers = list(poses.R_world_cam), list(poses.center_world)
     for _ in range(missing):
-        center = center + R_last @ step
-        R_last = R_last @ turn
-        rotations.append(R_last)
-        centers.append(center)
+        center_world = center_world + R_world_last @ offset_before
+        R_world_last = R_world_last @ R_before_next
+        rotations.append(R_world_last)
+        centers.append(center_world)
     # Through from_matrices, which takes the rounding of a long product out of the rotations.
     matrices = torch.cat([torch.stack(rotations), torch.stack(centers)[:, :, None]], dim=2)
     return Poses.from_matrices(matrices, unit=poses.unit)

@@ -33,7 +33,7 @@ class Conditions:
 def denoise(
     pipe: Any,
     noise: Float[Tensor, "clip chan time row col"],
-    given: Conditions,
+    conditions: Conditions,
     on_step_end: Callable[..., Any] | None,
     wanted: list[str],
 ) -> Float[Tensor, "clip chan time row col"]:
@@ -43,29 +43,31 @@ def denoise(
     ``callback_on_step_end`` and ``wanted`` its tensors: what it returns in their place is used, but for the given latents.
     The transformer is told the scheduler's own timesteps, which UniPC and DPM++ round down, as by diffusers.
     """
-    scheduler, text, spec = pipe.scheduler, dict(given.text), given.spec
+    scheduler, text, spec = pipe.scheduler, dict(conditions.text), conditions.spec
     levels = noise_levels(scheduler)
     scheduler.set_begin_index(0)
     pipe._num_timesteps = len(scheduler.timesteps)
     # Those that draw noise in every step take it from the clips' own generators.
-    draws = {"generator": given.generator} if "generator" in signature(scheduler.step).parameters else {}
-    latents = impose_prefix(noise, given.clean, spec)
+    draws = {"generator": conditions.generator} if "generator" in signature(scheduler.step).parameters else {}
+    latents = impose_prefix(noise, conditions.clean, spec)
     with pipe.progress_bar(total=len(scheduler.timesteps)) as bar:
         for index, timestep in enumerate(scheduler.timesteps):
             if pipe.interrupt:
                 break
             pipe._current_timestep = timestep
             step = {"index": index, "timestep": timestep, "sigma": levels[index]}
-            predicted = _velocity(pipe, latents, given, text["prompt_embeds"], "cond", **step)
+            predicted = _velocity(pipe, latents, conditions, text["prompt_embeds"], "cond", **step)
             if pipe.do_classifier_free_guidance:
-                without = _velocity(pipe, latents, given, text["negative_prompt_embeds"], "uncond", **step)
+                without = _velocity(
+                    pipe, latents, conditions, text["negative_prompt_embeds"], "uncond", **step
+                )
                 predicted = without + pipe.guidance_scale * (predicted - without)
             latents = scheduler.step(predicted, timestep, latents, return_dict=False, **draws)[0]
-            latents = impose_prefix(latents, given.clean, spec)
+            latents = impose_prefix(latents, conditions.clean, spec)
             if on_step_end is not None:
                 tensors = {"latents": latents, **text}
                 changed = on_step_end(pipe, index, timestep, {name: tensors.get(name) for name in wanted})
-                latents = impose_prefix(changed.pop("latents", latents), given.clean, spec)
+                latents = impose_prefix(changed.pop("latents", latents), conditions.clean, spec)
                 text |= {name: changed[name] for name in text if name in changed}
             bar.update()
     pipe._current_timestep = None
@@ -75,7 +77,7 @@ def denoise(
 def _velocity(
     pipe: Any,
     latents: Tensor,
-    given: Conditions,
+    conditions: Conditions,
     text: Tensor,
     kind: str,
     *,
@@ -92,10 +94,10 @@ def _velocity(
             pipe.transformer,
             pipe.adapter,
             latents,
-            given.clean,
+            conditions.clean,
             torch.full_like(told, sigma),
-            given.cameras,
-            given.spec,
+            conditions.cameras,
+            conditions.spec,
             text=text,
             timestep=told,
             per_token=pipe.config.expand_timesteps,

@@ -47,14 +47,13 @@ def rebase_to_level(poses: Poses, up_world: Sequence[float]) -> Poses:
         ValueError: if ``up_world`` is no direction.
     """
     rebased = poses.rebase_to_first()
-    up = torch.tensor(unit_up(up_world), dtype=torch.float64)
     # In the axes of the first camera, in which rebased poses are.
-    down = -(poses.R_world_cam[0].mT @ up)
-    forward = torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64)
-    ahead = forward - (forward @ down) * down
-    if float(ahead.norm()) < _VERTICAL:
-        right = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
-        ahead = torch.linalg.cross(right, down)
-    ahead = ahead / ahead.norm()
-    R_level_first = torch.stack([torch.linalg.cross(down, ahead), down, ahead])
+    down_first = -(poses.R_world_cam[0].mT @ torch.tensor(unit_up(up_world), dtype=torch.float64))
+    forward_first = torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64)
+    ahead_first = forward_first - (forward_first @ down_first) * down_first
+    if float(ahead_first.norm()) < _VERTICAL:
+        right_first = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
+        ahead_first = torch.linalg.cross(right_first, down_first)
+    ahead_first = ahead_first / ahead_first.norm()
+    R_level_first = torch.stack([torch.linalg.cross(down_first, ahead_first), down_first, ahead_first])
     return rebased.transformed(R_level_first, torch.zeros(3, dtype=torch.float64))

@@ -89,8 +89,8 @@ def _motion(poses: Poses) -> str:
         return "stands still"
     speed = poses.path_length / float(poses.times[-1] - poses.times[0])
     pace = " slowly" if speed < _SLOW else " fast" if speed > _FAST else ""
-    forward = poses.R_world_cam[:, :2, 2].numpy()
-    heading = np.unwrap(np.arctan2(forward[:, 1], forward[:, 0]))
+    forward_world = poses.R_world_cam[:, :2, 2].numpy()
+    heading = np.unwrap(np.arctan2(forward_world[:, 1], forward_world[:, 0]))
     turned = float(heading[-1] - heading[0])
     side = "left" if turned > 0 else "right"
     if abs(turned) > _TURN:
