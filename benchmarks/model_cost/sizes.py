@@ -5,6 +5,7 @@ from typing import Any
 
 from merope.adapters.spec import VideoSpec
 from merope.cameras import Pinhole
+from merope.training.flops import forward_flops
 
 from ..attention_cost.shapes import Shape
 
@@ -113,16 +114,7 @@ class ModelSize:
     @property
     def backbone_flops(self) -> int:
         """Operations of one forward pass without branches; a multiplication and its addition are two."""
-        wide, tokens, words = self.width, self.tokens, self.text_tokens
-        block = 2 * tokens * (6 * wide * wide + 2 * wide * self.ffn) + 2 * words * 2 * wide * wide
-        block += 4 * tokens * wide * (tokens + words)
-        cells = self.latent_channels * _PATCH * _PATCH
-        times = tokens if self.given_frames else 1
-        outside = 2 * tokens * 2 * cells * wide
-        outside += (
-            2 * times * (_TIME_FREQUENCIES + 7 * wide) * wide + 2 * words * (self.text_dim + wide) * wide
-        )
-        return self.layers * block + outside
+        return forward_flops(self.transformer(), self.spec(), text_tokens=self.text_tokens)
 
     @property
     def projection_flops(self) -> int:
