@@ -166,6 +166,7 @@ def test_a_retrained_adapter_is_another_setting(copy, cases, tmp_path, capsys, n
 
 def test_a_dry_run_lists_clips_and_reads_no_weights(tmp_path, cases, capsys, no_weights):
     assert run(command(tmp_path / "out", "--dry-run", manifest=cases)) == 0
+    assert not (tmp_path / "out").exists()
     printed = capsys.readouterr().out
     assert "3 clips to make" in printed
     assert "street/slow: 9 frames of 64 x 96 at 10 Hz, 5 given" in printed

@@ -9,7 +9,7 @@ import torch
 from merope.cameras import KannalaBrandt, Pinhole
 from merope.cli.main import run
 from merope.data import ReadOptions, write_poses
-from merope.data.generated import find_generated, write_generated
+from merope.data.generated import find_generated, not_generated, note_asked, write_generated
 from merope.data.video import write_video
 from merope.errors import MeropeError
 from merope.evaluation.estimators import ResampledNetworkEstimator
@@ -255,3 +255,20 @@ def test_a_clip_whose_frames_are_gone_is_named(tmp_path, capsys):
     (tmp_path / "a" / "one" / "frames" / "frame_00008.png").unlink()
     assert evaluate(tmp_path) == 1
     assert "holds 8 frames of 40 x 64; poses and lens are for 9" in capsys.readouterr().err
+
+
+def test_clips_that_were_asked_for_and_never_made_are_named_and_not_passed_over(tmp_path, capsys):
+    write_clip(tmp_path, "a/left")
+    note_asked(tmp_path, ["a/left", "a/right"])
+    note_asked(tmp_path, ["b/left"])
+    assert not_generated(tmp_path) == ["a/right", "b/left"]
+    assert run(["evaluate", "--generated", str(tmp_path)]) == 1
+    assert "2 of 3 clips" in (err := capsys.readouterr().err) and "a/right, b/left" in err
+    assert run(["evaluate", "--generated", str(tmp_path), "--on-failure", "skip"]) == 0
+    assert "left out, since they were not generated: a/right, b/left" in capsys.readouterr().err
+
+
+def test_a_list_of_clips_that_is_damaged_is_said_to_be(tmp_path):
+    (tmp_path / "clips.json").write_text("{}")
+    with pytest.raises(MeropeError, match="does not list clips"):
+        not_generated(tmp_path)

@@ -32,12 +32,20 @@ def evaluate_generated(
         raise UsageError("--estimator poses and --estimates FOLDER belong together.")
     if estimator == "colmap":
         require("pycolmap", purpose="--estimator colmap")
-    from merope.data.generated import find_generated
+    from merope.data.generated import find_generated, not_generated
+    from merope.errors import MeropeError
     from merope.evaluation.estimators import ColmapEstimator, NetworkEstimator, ResampledNetworkEstimator
     from merope.evaluation.generated import estimates_in, score_generated, write_recovered
 
     clips = find_generated(folder)
-    settings: dict[str, Any] = {"generated": folder.name}
+    absent = not_generated(folder)
+    if absent and on_failure != "skip":
+        raise MeropeError(
+            f"{len(absent)} of {len(clips) + len(absent)} clips of {folder} were not generated: {', '.join(absent[:5])}"
+            f"{', ...' if len(absent) > 5 else ''}. Run the same `merope generate` again, or leave them out by "
+            "--on-failure skip."
+        )
+    settings: dict[str, Any] = {"generated": folder.name, "not_generated": absent}
     chosen: Any
     if estimator == "network":
         from merope.cli.street import WEIGHTS
@@ -80,6 +88,8 @@ def evaluate_generated(
         return
     for note in scores.notes:
         print(note)
+    if absent:
+        print(f"left out, since they were not generated: {', '.join(absent)}", file=sys.stderr)
     print(scores.result.table())
     for line in _not_whole(scores):
         print(line, file=sys.stderr)

@@ -181,6 +181,7 @@ def generate(
                 batch=batch,
                 allow_untrained=allow_untrained,
                 overwrite=overwrite,
+                dry_run=dry_run,
             )
         )
         if processes.is_first:
@@ -306,8 +307,10 @@ def _plan(
     batch: int,
     allow_untrained: bool,
     overwrite: bool,
+    dry_run: bool,
 ) -> _Plan:
     """Everything that can be wrong is found here, before weights are read."""
+    from merope.data.generated import note_asked
     from merope.errors import MeropeError
     from merope.files import require_folder
     from merope.generation.cases import Clip, open_cases, run_spec
@@ -351,11 +354,12 @@ def _plan(
     chosen = Sampling(
         model=model_fingerprint(model), adapter=adapter_fingerprint(configs.adapter_file), **sampling
     )
-    require_folder(out)
     missing = pending(clips, out, chosen, overwrite=overwrite)
-    return _Plan(
-        work=batches(missing, batch), num_there=len(clips) - len(missing), sampling=chosen, notes=notes
-    )
+    work = batches(missing, batch)
+    if missing and not dry_run:
+        require_folder(out)
+        note_asked(out, [clip.clip_id for clip in clips])
+    return _Plan(work=work, num_there=len(clips) - len(missing), sampling=chosen, notes=notes)
 
 
 def _place(device: str | None, local_rank: int, offload: Offload) -> str:

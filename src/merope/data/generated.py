@@ -1,7 +1,8 @@
 """The folder of one generated clip, and a folder of many: what generation writes and evaluation reads.
 
-``ROOT/CASE/TRAJECTORY/`` holds ``frames/`` (lossless, for measurement), ``video.mp4`` (for eyes), ``commanded.json``
-(poses, format merope), ``lens.json`` and ``result.json``, in which stands how the clip was made.
+``ROOT/clips.json`` lists what was asked for. ``ROOT/CASE/TRAJECTORY/`` holds ``frames/`` (lossless, for measurement),
+``video.mp4`` (for eyes), ``commanded.json`` (poses, format merope), ``lens.json`` and ``result.json``, in which stands
+how the clip was made.
 """
 
 import fcntl
@@ -10,7 +11,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +21,11 @@ from merope.cameras import CameraModel
 from merope.data.pose_files import read_poses, write_poses
 from merope.data.video import Frames, read_frames, write_frames, write_video
 from merope.errors import MeropeError
+from merope.files import write_text_atomically
 from merope.geometry.poses import Poses
 
 RESULT = "result.json"
+_ASKED = "clips.json"
 _FORMAT = "merope-generated-1"
 
 
@@ -201,6 +204,33 @@ def read_generated(folder: str | Path, *, clip_id: str | None = None) -> Generat
         prefix_frames=prefix_frames,
         result=result,
     )
+
+
+def note_asked(root: str | Path, clip_ids: Iterable[str]) -> None:
+    """Add clips to the list of what was asked for in an output folder, before they are made."""
+    path = Path(root) / _ASKED
+    asked = sorted({*_asked(path), *clip_ids})
+    write_text_atomically(path, json.dumps(asked, indent=1) + "\n")
+
+
+def not_generated(root: str | Path) -> list[str]:
+    """Clips that were asked for and are not there: the run was stopped, or they failed."""
+    root = Path(root)
+    return [clip_id for clip_id in _asked(root / _ASKED) if not (root / clip_id / RESULT).is_file()]
+
+
+def _asked(path: Path) -> list[str]:
+    if not path.exists():
+        return []
+    try:
+        asked = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(asked, list) or not all(isinstance(name, str) for name in asked):
+            raise ValueError("it is no list of names")
+    except ValueError as error:
+        raise MeropeError(
+            f"{path} does not list clips: {error}. Delete it; `merope generate` writes it."
+        ) from None
+    return asked
 
 
 def find_generated(root: str | Path) -> list[GeneratedClip]:

@@ -208,8 +208,9 @@ def encode_clips(
     """Encode the windows of ``clips`` that are not in the cache yet.
 
     With several processes each has clips of its own; whichever of ``world_size`` ends while the others have ended writes
-    the manifest, so that it is whole also where one of them was started later. A clip that is broken, or does not fit, is listed there and the rest goes on. ``workers`` threads decode ahead. ``total`` is
-    the number of clips, for the progress bar.
+    the manifest, so that it is whole also where one of them was started later. A clip that is broken, or does not fit, is
+    listed there and the rest goes on. ``workers`` threads decode ahead. ``total`` is the number of clips, for the
+    progress bar.
 
     Raises:
         CheckpointMismatch: if the folder holds a cache that was made otherwise.
