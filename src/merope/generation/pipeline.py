@@ -1,7 +1,7 @@
 """`MeropePipeline`: diffusers' Wan pipeline, commanded by cameras and continued from given frames."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -9,7 +9,6 @@ from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import torch
-from accelerate.utils import align_module_device
 from diffusers import WanTransformer3DModel
 from diffusers.callbacks import MultiPipelineCallbacks, PipelineCallback
 from diffusers.pipelines.wan.pipeline_wan import WanPipeline
@@ -364,13 +363,7 @@ class MeropePipeline(WanPipeline):
                 "the adapter is on another transformer than the pipeline's. Attach or load it on pipe.transformer and set "
                 "pipe.adapter."
             )
-        with ExitStack() as fetched:
-            # Weights that are offloaded one module at a time are nothing but shapes between calls.
-            for branch in self.adapter.branches.values():
-                for module in branch.modules():
-                    fetched.enter_context(align_module_device(module, torch.device("cpu")))
-            untrained = self.adapter.is_zero
-        if untrained and not allow_untrained:
+        if self.adapter.is_zero and not allow_untrained:
             raise MeropeError(
                 "the camera branches are all zero, so the cameras would be ignored. Load a trained adapter, or pass "
                 "allow_untrained=True to run the base model."
