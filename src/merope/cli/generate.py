@@ -12,7 +12,7 @@ from merope.cli.pose_options import Format, Unit
 from merope.cli.usage import UsageError
 
 if TYPE_CHECKING:
-    from merope.generation.cases import Clip
+    from merope.generation.cases import PlannedClip
     from merope.generation.manifest import Case
     from merope.generation.runs import Failure, Sampling
 
@@ -233,7 +233,7 @@ def generate(
 class _Plan:
     """What is to be made; the first process makes it, all have it."""
 
-    work: "list[list[Clip]]"
+    work: "list[list[PlannedClip]]"
     """Batches of clips that are not there yet."""
     num_there: int
     """Clips that are left as they are."""
@@ -259,7 +259,7 @@ class _Plan:
             print(f"  and {len(clips) - _MOST_LISTED} more")
 
 
-def _unit(clip: "Clip") -> str:
+def _unit(clip: "PlannedClip") -> str:
     return "m" if clip.poses.unit == "m" else f"({clip.poses.unit} units)"
 
 
@@ -313,7 +313,7 @@ def _plan(
     from merope.data.generated import note_asked
     from merope.errors import MeropeError
     from merope.files import require_folder
-    from merope.generation.cases import Clip, open_cases, run_spec
+    from merope.generation.cases import PlannedClip, open_cases, run_spec
     from merope.generation.fingerprints import adapter_fingerprint, model_fingerprint
     from merope.generation.manifest import read_manifest
     from merope.generation.model_files import ModelConfigs
@@ -329,7 +329,7 @@ def _plan(
     spec, notes = run_spec(configs, **size, trim=opening["trim"])
     cases = read_manifest(wanted) if isinstance(wanted, Path) else [wanted]
 
-    def check(clip: Clip, given: Any) -> None:
+    def check(clip: PlannedClip, given: Any) -> None:
         check_request(
             configs,
             poses=clip.poses,

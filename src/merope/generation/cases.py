@@ -27,7 +27,7 @@ from merope.geometry.poses import Poses, Unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clip:
+class PlannedClip:
     """One video to make: a case along one of its trajectories, opened and checked."""
 
     case: str
@@ -151,9 +151,9 @@ def open_cases(
     trim: bool = False,
     crop: bool = False,
     unit: Unit = "m",
-    check: Callable[[Clip, Frames | None], None] | None = None,
+    check: Callable[[PlannedClip, Frames | None], None] | None = None,
     progress: bool = False,
-) -> list[Clip]:
+) -> list[PlannedClip]:
     """Every clip of every case, in order, all their files opened once.
 
     ``extend`` and ``trim`` say what to do where a trajectory is shorter than the spec's frames (`read_command`), ``crop``
@@ -165,7 +165,7 @@ def open_cases(
         ManifestError: naming case and field of every mistake.
     """
     problems = Problems()
-    clips: list[Clip] = []
+    clips: list[PlannedClip] = []
     for case in tqdm(cases, desc="checking", unit="case", disable=not progress, leave=False):
         place = f"case {case.id!r}"
         given: Frames | None = None
@@ -207,7 +207,7 @@ def open_cases(
                 )
                 digest = None if frames is None else hashlib.sha256(frames.tobytes()).hexdigest()
                 projected = () if command.projection_note is None else (command.projection_note,)
-                clip = Clip(
+                clip = PlannedClip(
                     case=case.id,
                     trajectory=name,
                     prompt=case.prompt,

@@ -19,7 +19,7 @@ from merope.adapters.clip_sharding import share_clip
 from merope.data.generated import read_result, write_generated
 from merope.data.video import Frames
 from merope.errors import MeropeError
-from merope.generation.cases import Clip
+from merope.generation.cases import PlannedClip
 
 # Clips of another setting that are named in the message; the others are counted.
 _MOST_NAMED = 10
@@ -54,7 +54,7 @@ class Sampling:
                 f"{self.flow_shift}."
             )
 
-    def settings(self, clip: Clip) -> dict[str, Any]:
+    def settings(self, clip: PlannedClip) -> dict[str, Any]:
         """What is stored beside a clip, and compared before it is left as it is."""
         return {**clip.inputs(), **asdict(self)}
 
@@ -69,7 +69,9 @@ class Failure:
     """Where it came from."""
 
 
-def pending(clips: Sequence[Clip], out: Path, sampling: Sampling, *, overwrite: bool = False) -> list[Clip]:
+def pending(
+    clips: Sequence[PlannedClip], out: Path, sampling: Sampling, *, overwrite: bool = False
+) -> list[PlannedClip]:
     """The clips that are not there yet; those that are complete and of the same settings are left as they are.
 
     Raises:
@@ -120,7 +122,7 @@ def _differences(stored: Any, wanted: Any, name: str = "") -> list[str]:
     return [f"{name} {stored!r}, not {wanted!r}"]
 
 
-def batches(clips: Sequence[Clip], size: int) -> list[list[Clip]]:
+def batches(clips: Sequence[PlannedClip], size: int) -> list[list[PlannedClip]]:
     """Clips in their order, ``size`` at a time; those in one batch agree in size, frames and what is given.
 
     Raises:
@@ -128,7 +130,7 @@ def batches(clips: Sequence[Clip], size: int) -> list[list[Clip]]:
     """
     if size < 1:
         raise ValueError(f"--batch must be 1 or more; got {size}.")
-    alike: dict[Any, list[Clip]] = {}
+    alike: dict[Any, list[PlannedClip]] = {}
     for clip in clips:
         spec = clip.spec
         key = (spec.num_frames, spec.height, spec.width, clip.prefix is None, clip.negative_prompt is None)
@@ -138,7 +140,7 @@ def batches(clips: Sequence[Clip], size: int) -> list[list[Clip]]:
 
 def make_clips(
     pipeline: Any,
-    work: Sequence[Sequence[Clip]],
+    work: Sequence[Sequence[PlannedClip]],
     out: Path,
     sampling: Sampling,
     *,
@@ -161,7 +163,7 @@ def make_clips(
     made: list[str] = []
     failures: list[Failure] = []
 
-    def attempt(batch: Sequence[Clip]) -> None:
+    def attempt(batch: Sequence[PlannedClip]) -> None:
         began = time.monotonic()
         try:
             # An error in one of the processes is then one in all, and they stay in step.
@@ -200,7 +202,7 @@ def make_clips(
     return made, failures
 
 
-def _failure(clip: Clip, error: Exception) -> Failure:
+def _failure(clip: PlannedClip, error: Exception) -> Failure:
     message = str(error) or type(error).__name__
     if isinstance(error, torch.OutOfMemoryError):
         message = f"{message.splitlines()[0]} Try --offload model, --tiling, --dtype bf16 or fewer --batch."
@@ -209,7 +211,7 @@ def _failure(clip: Clip, error: Exception) -> Failure:
     return Failure(clip_id=clip.clip_id, message=message, trace="".join(traceback.format_exception(error)))
 
 
-def _call(pipeline: Any, clips: Sequence[Clip], sampling: Sampling, allow_untrained: bool) -> Any:
+def _call(pipeline: Any, clips: Sequence[PlannedClip], sampling: Sampling, allow_untrained: bool) -> Any:
     """The pipeline's output for clips that agree in size, frames and what is given."""
     spec = clips[0].spec
     given = [clip.given_frames() for clip in clips]
@@ -235,7 +237,7 @@ def _call(pipeline: Any, clips: Sequence[Clip], sampling: Sampling, allow_untrai
     )
 
 
-def _write(out: Path, clip: Clip, frames: Frames, sampling: Sampling, told: dict[str, Any]) -> None:
+def _write(out: Path, clip: PlannedClip, frames: Frames, sampling: Sampling, told: dict[str, Any]) -> None:
     write_generated(
         out / clip.clip_id,
         frames,
