@@ -8,16 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from merope.data.latent_cache import (
-    CacheDescription,
-    CacheError,
-    CacheWarning,
-    LatentCache,
-    LatentCaches,
-    LatentCacheWriter,
-    finish_cache,
-    padded_text,
-)
+from merope.data.cached_clip import CacheDescription, CacheError, CacheWarning, padded_text
+from merope.data.latent_cache import LatentCache, LatentCaches, LatentCacheWriter, finish_cache
 from merope.errors import CheckpointMismatch
 from tests.support.cached import description, random_clip, write_cache
 

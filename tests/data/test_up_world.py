@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from merope.data.cached_clip import CacheError
 from merope.data.clip import ClipError
 from merope.data.folder import read_clip, write_clip
-from merope.data.latent_cache import CacheError, LatentCache, LatentCaches
+from merope.data.latent_cache import LatentCache, LatentCaches
 from tests.data.test_clip import clip_of, drive
 from tests.support.cached import write_cache
 

@@ -9,9 +9,10 @@ import torch
 from diffusers import WanPipeline
 
 from merope.cameras import Pinhole
+from merope.data.cached_clip import CacheError, padded_text
 from merope.data.folder import clip_ids, read_clip, read_clips
 from merope.data.given_frames import fit_view
-from merope.data.latent_cache import CacheError, LatentCache, padded_text
+from merope.data.latent_cache import LatentCache
 from merope.data.latents import WanLatents, video_from_frames
 from merope.errors import CheckpointMismatch
 from merope.recipes.encode import ClipEncoder, EncodeConfig, encode_clips, module_identity

@@ -25,22 +25,10 @@ from torch import Tensor
 from tqdm import tqdm
 
 from merope.cameras import CameraModel
-from merope.data.cached_clip import CachedClip, CacheDescription, CacheError, CacheWarning, padded_text
+from merope.data.cached_clip import CachedClip, CacheDescription, CacheError, CacheWarning
 from merope.files import atomic_folder, atomic_path, write_text_atomically
 from merope.geometry.gravity import Up, unit_up
 from merope.geometry.poses import Poses
-
-__all__ = [
-    "CacheDescription",
-    "CacheError",
-    "CacheWarning",
-    "CachedClip",
-    "LatentCache",
-    "LatentCacheWriter",
-    "LatentCaches",
-    "finish_cache",
-    "padded_text",
-]
 
 SHARD_BYTES = 256 * 2**20
 """A shard is closed when the next clip would make it larger; a clip that is larger by itself has one of its own."""

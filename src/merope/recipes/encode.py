@@ -18,17 +18,10 @@ from tqdm import tqdm
 
 from merope.adapters.spec import wan_spec
 from merope.cameras import CameraModel
-from merope.data.cached_clip import LatentDtype
+from merope.data.cached_clip import CachedClip, CacheDescription, CacheError, LatentDtype
 from merope.data.clip import Clip, ClipError
 from merope.data.given_frames import fit_view
-from merope.data.latent_cache import (
-    CachedClip,
-    CacheDescription,
-    CacheError,
-    LatentCache,
-    LatentCacheWriter,
-    finish_cache,
-)
+from merope.data.latent_cache import LatentCache, LatentCacheWriter, finish_cache
 from merope.data.latents import WanLatents, video_from_frames
 from merope.data.video import Frames
 from merope.errors import MeropeError

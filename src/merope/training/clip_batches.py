@@ -13,7 +13,7 @@ from merope.adapters.command import latent_matrices, latent_rays
 from merope.adapters.flow import shifted
 from merope.adapters.spec import VideoSpec
 from merope.cameras.rays import ViewRays
-from merope.data.latent_cache import CachedClip, CacheDescription, padded_text
+from merope.data.cached_clip import CachedClip, CacheDescription, padded_text
 from merope.data.sampling import BalancedSampler
 from merope.errors import CheckpointMismatch, MeropeError
 from merope.geometry.gravity import Up
