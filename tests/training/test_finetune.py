@@ -363,7 +363,7 @@ def test_a_folder_takes_one_run_at_a_time(trainer_in, tmp_path):
     update = one._update
 
     def meanwhile(*given, **options):
-        with pytest.raises(MeropeError, match="another process is running in .*choose another folder"):
+        with pytest.raises(MeropeError, match=r"another process is running in .*choose another folder"):
             other.run(progress=False)
         return update(*given, **options)
 

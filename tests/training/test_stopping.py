@@ -30,8 +30,13 @@ def test_sigterm_may_come_again_while_the_run_is_saved(foreground):
 
 def test_ctrl_c_a_second_time_does_not_wait(foreground):
     stop = StopRequest()
-    with pytest.raises(KeyboardInterrupt), stop.listening():
-        os.kill(os.getpid(), signal.SIGINT)
-        assert stop.asked
-        os.kill(os.getpid(), signal.SIGINT)
+
+    def interrupted_twice():
+        with stop.listening():
+            os.kill(os.getpid(), signal.SIGINT)
+            assert stop.asked
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_twice()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
