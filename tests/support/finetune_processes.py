@@ -1,17 +1,12 @@
 """What each process of the fine-tuning tests does; imported anew by every one of them."""
 
-import multiprocessing
 import os
 import signal
-import tempfile
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
@@ -24,6 +19,7 @@ from merope.training.parallel import Processes, joined_processes, whole
 from merope.training.pretrained import load_base
 from merope.training.run_log import read_entries
 from tests.support.finetune_run import finetune_trainer
+from tests.support.processes import run_together
 
 MODES: dict[str, ParallelConfig] = {
     "fsdp": ParallelConfig(mode="fsdp"),
@@ -202,28 +198,12 @@ def pair(processes: Processes, folder: Path) -> dict[str, Any]:
 JOBS: dict[str, Callable[..., Any]] = {job.__name__: job for job in (modes, pair, going_on, killed)}
 
 
-def work(rank: int, size: int, store: str, results: str, job: str, folder: Path, arguments: tuple) -> None:
+def work(rank: int, size: int, job: str, folder: Path, arguments: tuple) -> Any:
     """One process of a job."""
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo", init_method=f"file://{store}", rank=rank, world_size=size, timeout=timedelta(seconds=120)
-    )
     with joined_processes() as processes:
-        found = JOBS[job](processes, folder, *arguments)
-    torch.save(found, f"{results}/{rank}.pt")
-    dist.barrier()
-    dist.destroy_process_group()
+        return JOBS[job](processes, folder, *arguments)
 
 
 def run_job(size: int, job: str, folder: Path, *arguments: Any) -> list[Any]:
     """What every process found, by rank."""
-    with tempfile.TemporaryDirectory(prefix="merope-tests-finetune-") as results:
-        # What is imported here takes longer than what is done: one process imports it for all.
-        multiprocessing.set_forkserver_preload([__name__])
-        mp.start_processes(
-            work,
-            (size, f"{results}/store", results, job, folder, arguments),
-            nprocs=size,
-            start_method="forkserver",
-        )
-        return [torch.load(f"{results}/{rank}.pt", weights_only=False) for rank in range(size)]
+    return run_together(work, size, job, folder, arguments)

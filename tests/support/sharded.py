@@ -1,14 +1,9 @@
 """What each process of the sharding tests does; imported anew by every one of them."""
 
-import multiprocessing
-import tempfile
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import Tensor
 
 from merope.attention.sharding import (
@@ -20,6 +15,7 @@ from merope.attention.sharding import (
 from merope.cameras.scenes import random_drive
 from merope.encodings.measures import without_warnings
 from merope.encodings.registry import default_encoding
+from tests.support.processes import run_together
 
 FRAMES, HEADS, DIM, PER_CAMERA = 13, 2, 64, 2
 CLIP = random_drive(4, views=FRAMES, grid=(1, PER_CAMERA))
@@ -190,28 +186,17 @@ def _with_heads(operator: Any, heads: int) -> Any:
     return operator.map_tensors(lambda tensor: tensor.expand(-1, heads, *tensor.shape[2:]))
 
 
-def work(rank: int, world_size: int, folder: str) -> None:
-    """Everything one process has to say, into a file."""
-    torch.set_num_threads(1)
-    store = Path(folder) / "store"
-    dist.init_process_group(
-        "gloo", init_method=f"file://{store}", rank=rank, world_size=world_size, timeout=timedelta(seconds=60)
-    )
+def work(rank: int, world_size: int) -> dict[str, Any]:
+    """Everything one process has to say."""
     plan = shard_cameras(FRAMES, world_size)
     results: dict[str, Any] = {name: run_case(name, plan, rank) for name in CASES}
     results["group"] = run_in_a_group(world_size, rank)
     results["predicted depth"] = run_predicted_depth(plan, rank)
     results["half precision"] = run_half_precision(plan, rank)
     results["wrong calls"] = wrong_calls(plan, rank)
-    torch.save(results, Path(folder) / f"{rank}.pt")
-    dist.barrier()
-    dist.destroy_process_group()
+    return results
 
 
 def run_processes(world_size: int) -> list[dict[str, Any]]:
     """What every process found, by rank."""
-    with tempfile.TemporaryDirectory(prefix="merope-tests-sharding-") as folder:
-        # What is imported here takes longer than what is done: one process imports it for all.
-        multiprocessing.set_forkserver_preload([__name__])
-        mp.start_processes(work, (world_size, folder), nprocs=world_size, start_method="forkserver")
-        return [torch.load(Path(folder) / f"{rank}.pt") for rank in range(world_size)]
+    return run_together(work, world_size)

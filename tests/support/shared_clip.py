@@ -1,17 +1,12 @@
 """What each process of the tests of `share_clip` does; imported anew by every one of them."""
 
-import multiprocessing
-import tempfile
 import warnings
 from collections import Counter
 from contextlib import contextmanager, nullcontext
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from accelerate import cpu_offload
 from diffusers.models.transformers.transformer_wan import WanAttnProcessor
 from torch import Tensor
@@ -28,6 +23,7 @@ from merope.cameras.scenes import random_drive
 from merope.encodings import MeRoPE
 from merope.encodings.latitude_up import LatitudeUpMap
 from merope.encodings.scale import ScaleWarning
+from tests.support.processes import run_together
 from tests.support.wan import CHANNELS, COLS, ROWS, attached, awake, stirred, tiny_wan
 
 FRAMES, PREFIX, PER_FRAME = 13, 3, ROWS * COLS
@@ -405,25 +401,11 @@ def everything(rank: int, world_size: int) -> dict[str, Any]:
     return results
 
 
-def work(rank: int, world_size: int, folder: str, what: str) -> None:
-    """Everything one process has to say, into a file."""
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{Path(folder) / 'store'}",
-        rank=rank,
-        world_size=world_size,
-        timeout=timedelta(seconds=120),
-    )
-    results = compiled() if what == "compiled" else everything(rank, world_size)
-    torch.save(results, Path(folder) / f"{rank}.pt")
-    dist.barrier()
-    dist.destroy_process_group()
+def work(rank: int, world_size: int, what: str) -> Any:
+    """Everything one process has to say."""
+    return compiled() if what == "compiled" else everything(rank, world_size)
 
 
 def run_processes(world_size: int, what: str = "everything") -> list[Any]:
     """What every process found, by rank."""
-    with tempfile.TemporaryDirectory(prefix="merope-tests-shared-clip-") as folder:
-        multiprocessing.set_forkserver_preload([__name__])
-        mp.start_processes(work, (world_size, folder, what), nprocs=world_size, start_method="forkserver")
-        return [torch.load(Path(folder) / f"{rank}.pt") for rank in range(world_size)]
+    return run_together(work, world_size, what)
