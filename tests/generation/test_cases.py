@@ -281,6 +281,13 @@ def test_a_run_makes_what_is_asked_for_else_what_the_adapter_was_trained_for():
         run_spec(ModelConfigs.read(wan_folder()), width=96)
 
 
+@pytest.mark.parametrize("name", ["no-such", "models/no/such", "."])
+def test_a_name_without_a_pipeline_is_said_to_be_one(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match="no folder or hub name of a Wan pipeline"):
+        ModelConfigs.read(name, local_files_only=True)
+
+
 def test_batches_keep_the_order_and_what_cannot_run_together_apart(tmp_path):
     clips = opened(write_cases(tmp_path))
     ids = [[clip.clip_id for clip in batch] for batch in batches(clips, 4)]

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from diffusers import AutoencoderKLWan, DiffusionPipeline, WanTransformer3DModel
 from huggingface_hub import hf_hub_download
@@ -66,20 +66,21 @@ class ModelConfigs:
 
         ``adapter`` is a file, a folder or a hub name; None takes the one in the pipeline's own ``adapter/``, where there is
         one. ``hub_options`` are those of diffusers' ``from_pretrained`` (revision, cache_dir, local_files_only, ...).
+
+        Raises:
+            FileNotFoundError: if there is no pipeline, or no adapter, of that name.
         """
         name = str(name_or_folder)
+        # First, so that a wrong name is said to be one before an adapter is looked for.
+        pipeline = _config(DiffusionPipeline, name, **hub_options)
         found = adapter_file(name, adapter, **hub_options)
-        # Any: diffusers' classes are untyped.
-        model, autoencoder, index = (
-            cast(Any, kind) for kind in (WanTransformer3DModel, AutoencoderKLWan, DiffusionPipeline)
-        )
         trained = trained_transformer(found)
         return cls(
-            pipeline=index.load_config(name, **hub_options),
-            transformer=model.load_config(name, subfolder=TRANSFORMER_FOLDER, **hub_options)
+            pipeline=pipeline,
+            transformer=_config(WanTransformer3DModel, name, subfolder=TRANSFORMER_FOLDER, **hub_options)
             if trained is None
-            else model.load_config(trained),
-            vae=autoencoder.load_config(name, subfolder="vae", **hub_options),
+            else _config(WanTransformer3DModel, str(trained)),
+            vae=_config(AutoencoderKLWan, name, subfolder="vae", **hub_options),
             adapter=None if found is None else read_adapter_config(found),
             adapter_file=found,
         )
@@ -125,6 +126,23 @@ def require_one_transformer(pipeline: Mapping[str, Any]) -> None:
             "this pipeline has two transformers (transformer_2, boundary_ratio), as Wan2.2-T2V-A14B and Wan2.2-I2V-A14B "
             "have; MeropePipeline puts cameras on one. Use Wan2.2-TI2V-5B, Wan2.1-T2V-1.3B or Wan2.1-T2V-14B."
         )
+
+
+def _config(kind: Any, name: str, **options: Any) -> dict[str, Any]:
+    """The configuration that ``kind``, an untyped class of diffusers, has in a pipeline.
+
+    Raises:
+        FileNotFoundError: if it cannot be had; diffusers' OSError names no file.
+    """
+    try:
+        with warnings.catch_warnings():
+            # diffusers passes it on to the hub's library, which says so at every hub name.
+            warnings.filterwarnings("ignore", message="The `local_dir_use_symlinks` argument is deprecated")
+            return kind.load_config(name, **options)
+    except OSError as error:
+        raise FileNotFoundError(
+            f"{name} is no folder or hub name of a Wan pipeline in diffusers' layout: {error}"
+        ) from error
 
 
 def adapter_file(
