@@ -90,6 +90,11 @@ def test_another_encoding_takes_its_scale_from_the_clips(model, cache, tmp_path,
     assert read_entries(tmp_path / "next" / "log.jsonl")[0]["residual_ratio"] > 0
 
 
+def test_a_plan_for_no_gpu_is_a_wrong_option(model, capsys):
+    assert run(["train", "finetune", "nuscenes-merope", "--model", str(model), "--plan", "0"]) == 2
+    assert "--plan must be a number of GPUs, 1 or more; got 0." in capsys.readouterr().err
+
+
 def test_a_plan_needs_configurations_alone(model, capsys):
     assert run(["train", "finetune", "nuscenes-merope", "--model", str(model), "--plan", "64"]) == 0
     assert "each of 64 process(es), hsdp, weights cut 4-fold" in capsys.readouterr().out

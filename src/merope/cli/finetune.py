@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from merope.cli.extras import require
+from merope.cli.usage import UsageError
 
 if TYPE_CHECKING:
     from merope.data.latent_cache import LatentCaches
@@ -128,6 +129,8 @@ def finetune(
         wandb: Weights & Biases project to log to as well.
         plan: Print what each of this many GPUs would need, from configurations alone, and stop.
     """
+    if plan is not None and plan < 1:
+        raise UsageError(f"--plan must be a number of GPUs, 1 or more; got {plan}.")
     if wandb is not None:
         require("wandb", purpose="--wandb")
     from merope.generation.model_files import ModelConfigs
