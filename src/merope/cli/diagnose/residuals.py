@@ -210,7 +210,7 @@ def _of_pipeline(
     if pipe.adapter is None:
         raise MeropeError(f"{model} has no camera adapter: name one with --adapter.")
     require_residual(pipe.adapter)
-    pipe.set_progress_bar_config(leave=False)
+    pipe.set_progress_bar_config(desc="denoising", unit="step", leave=False, position=1)
     with recording_passes(pipe.adapter) as passes:
         for call in tqdm(asked, "sampling", unit="clip"):
             pipe(
