@@ -143,3 +143,11 @@ def test_latents_of_another_autoencoder_are_refused(model, cache, tmp_path, caps
     assert finetune(other, cache, tmp_path / "run") == 1
     assert "normalised with another latents_std" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_clips_of_another_unit_are_refused_before_the_model_is_loaded(model, tmp_path, capsys):
+    clips = write_cache(tmp_path / "clips", model=model, unit="normalized")
+    assert finetune(model, clips, tmp_path / "run") == 1
+    output = capsys.readouterr()
+    assert "the clips are in unit normalized; nuscenes-merope takes m" in output.err
+    assert "GiB" not in output.out

@@ -161,7 +161,8 @@ def test_one_translation_scale_for_all_rows_that_need_one():
 
 def test_an_unknown_name_is_told_what_there_is():
     with pytest.raises(
-        ValueError, match=r"unknown recipe 'nuscenes-meropee'; known are .*Did you mean 'nuscenes-merope"
+        ValueError,
+        match=r"unknown recipe 'nuscenes-meropee'\. Did you mean 'nuscenes-merope'\? Known are .*panshot-ucpe",
     ):
         find_recipe("nuscenes-meropee")
     assert find_recipe("nuscenes-gta") is RECIPES["nuscenes-gta"]

@@ -247,18 +247,27 @@ def _fitted(
     ``notes`` gets a line for each thing that is not the recipe's own.
     """
     from merope.adapters import read_adapter_config
+    from merope.errors import CheckpointMismatch
+    from merope.recipes.wan import RECIPES
     from merope.training.clip_batches import require_up
     from merope.training.motion import needs_scale, with_scale_of
 
     if config.input_map is not None:
         require_up(clips)
     described, spec = clips.description, config.spec
-    # One reading of one clip: the rate is each clip's own and the same for all.
+    # One reading of one clip: rate and unit are each clip's own and the same for all, which training holds them to.
+    first = clips[0]
+    if first.unit != config.pose_unit:
+        other = f"{config.name}-metres" if first.unit == "m" else config.name.removesuffix("-metres")
+        raise CheckpointMismatch(
+            f"the clips are in unit {first.unit}; {config.name} takes {config.pose_unit}. Encode clips in that unit, or "
+            f"take a recipe for this one{f' ({other})' if other in RECIPES else ''}."
+        )
     sizes: dict[str, Any] = {
         "height": described.height,
         "width": described.width,
         "num_frames": described.num_frames,
-        "fps": clips[0].fps,
+        "fps": first.fps,
     }
     different = {name: value for name, value in sizes.items() if getattr(spec, name) != value}
     if different:

@@ -236,7 +236,7 @@ def find_recipe(name: str) -> Recipe:
     if name not in RECIPES:
         close = difflib.get_close_matches(name, RECIPES, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"unknown recipe {name!r}; known are {', '.join(sorted(RECIPES))}.{hint}")
+        raise ValueError(f"unknown recipe {name!r}.{hint} Known are {', '.join(sorted(RECIPES))}.")
     return RECIPES[name]
 
 
