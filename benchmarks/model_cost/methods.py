@@ -13,7 +13,6 @@ from merope.adapters import CameraAdapter, CameraSignals, attach
 from merope.adapters.branch import CameraBranch, Recorder
 from merope.adapters.command import latent_matrices, latent_rays
 from merope.adapters.spec import VideoSpec
-from merope.encodings import NoEncoding
 from merope.operators import CameraOperator
 from merope.worlds.drives import drive
 
@@ -62,14 +61,19 @@ class Prepared:
     column: Column | None
     """How its attention is computed; None is the library's own way."""
     transformer: Any
-    adapter: CameraAdapter
+    adapter: CameraAdapter | None
+    """None for the base."""
     spec: VideoSpec
     device: str
 
-    def cameras(self) -> CameraSignals:
+    def branch_parameters(self) -> list[nn.Parameter]:
+        """Parameters of the branches; none for the base."""
+        return [] if self.adapter is None else list(self.adapter.parameters())
+
+    def cameras(self) -> CameraSignals | None:
         """From poses to what the blocks take: all that a new clip costs before the first layer."""
-        if self.method == "base":
-            return CameraSignals()
+        if self.adapter is None:
+            return None
         poses = drive("curve", seed=0, num_frames=self.spec.num_frames, fps=self.spec.fps)
         rays = latent_rays(latent_matrices([poses], self.spec), self.spec)
         signals = self.adapter.signals(rays, device=self.device)
@@ -100,7 +104,7 @@ def prepare(
     device: str = "cpu",
     seed: int = 0,
 ) -> dict[Method, Prepared]:
-    """The methods on one backbone. What trains is float32, everything else ``dtype``.
+    """The methods on one backbone. What trains is float32, and so are branches; everything else is ``dtype``.
 
     ``methods`` says how each one's attention is computed. Branches do not start at zero here: zeros are no numbers to
     measure with.
@@ -116,14 +120,12 @@ def prepare(
     made: dict[Method, Prepared] = {}
     for method, column in methods.items():
         transformer = sharing(shared)
-        adapter = _attached(transformer, method, size)
-        if column is not None:
-            _change_form(adapter, column, size, device=device, compiled=compiled)
-        for parameter in adapter.parameters():
-            parameter.requires_grad_(purpose == "training")
-        if purpose == "denoising":
-            for branch in adapter.branches.values():
-                branch.to(dtype)
+        adapter = None if method == "base" else _attached(transformer, method, size)
+        if adapter is not None:
+            if column is not None:
+                _change_form(adapter, column, size, device=device, compiled=compiled)
+            for parameter in adapter.parameters():
+                parameter.requires_grad_(purpose == "training")
         if compiled:
             # Each method, with and without a branch: more versions of one block's code than are kept by default.
             torch._dynamo.config.recompile_limit = 64
@@ -147,8 +149,6 @@ def cast(transformer: Any, dtype: torch.dtype) -> None:
 
 
 def _attached(transformer: Any, method: Method, size: ModelSize) -> CameraAdapter:
-    if method == "base":
-        return attach(transformer, encoding=NoEncoding(head_dim=size.head_dim))
     # Equal numbers for every method.
     torch.manual_seed(1)
     shape = size.branch

@@ -217,9 +217,9 @@ def _projection_table(results: Mapping[str, Any]) -> list[str]:
         "## Computed, not measured: at the 5B model's size",
         "",
         f"{wanted}. Each part's seconds as measured here, multiplied by the ratio of its operations there and here: the "
-        "backbone by all of its own, a branch's core by those of attention, its projections by theirs. The operator depends on "
-        f"tokens alone; denoising counts it once for {DENOISING_STEPS} steps. Where the base was not measured, the backbone "
-        "is UCPE's transformer without its branches.",
+        "backbone by all of its own, a branch's core by those of attention, its projections by theirs. The operator depends "
+        f"on tokens alone; denoising counts it once for {DENOISING_STEPS} steps. Where the base was not measured, the "
+        "backbone is UCPE's transformer without its branches.",
         "",
         *table(
             [

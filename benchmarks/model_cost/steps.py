@@ -10,7 +10,9 @@ from diffusers import UniPCMultistepScheduler
 from torch import Tensor
 
 from merope.adapters import CameraSignals
-from merope.adapters.flow import add_noise, impose_prefix, predict_velocity, velocity_loss
+from merope.adapters.flow import add_noise, predict_velocity, velocity_loss
+from merope.generation.denoise import Conditions, denoise
+from merope.generation.pipeline import MeropePipeline
 
 from ..attention_cost.columns import Column
 from .methods import Method, Prepared, Trains, prepare
@@ -93,11 +95,9 @@ def make_runs(
     )
     clip = Clip.random(size, device=device, dtype=dtype, seed=seed)
     if mode == "denoising":
-        return {
-            name: denoising_loop(prepared, clip, steps=steps, dtype=dtype) for name, prepared in made.items()
-        }
+        return {name: denoising_loop(prepared, clip, steps=steps) for name, prepared in made.items()}
     first = next(iter(made.values()))
-    own = {id(parameter) for parameter in first.adapter.parameters()}
+    own = {id(parameter) for parameter in first.branch_parameters()}
     shared = [
         parameter
         for parameter in first.transformer.parameters()
@@ -106,7 +106,7 @@ def make_runs(
     backbone = [adamw(shared)] if shared else []
     runs = {}
     for name, prepared in made.items():
-        branches = list(prepared.adapter.parameters())
+        branches = prepared.branch_parameters()
         optimizers = backbone + ([adamw(branches)] if branches else [])
         runs[name] = training_step(prepared, clip, optimizers=optimizers, dtype=dtype)
     return runs
@@ -151,46 +151,44 @@ def adamw(parameters: Sequence[torch.nn.Parameter]) -> torch.optim.Optimizer:
     return torch.optim.AdamW(parameters, lr=1e-5, weight_decay=0.01, fused=True)
 
 
-def denoising_loop(prepared: Prepared, clip: Clip, *, steps: int, dtype: torch.dtype) -> Run:
-    """Cameras once, then ``steps`` steps of two passes each, with the prefix held clean."""
+def denoising_loop(prepared: Prepared, clip: Clip, *, steps: int) -> Run:
+    """Cameras once, then ``steps`` steps of two passes each, with the prefix held clean: the loop of `MeropePipeline`."""
     spec = prepared.spec
-    given = clip.clean[:, :, : spec.prefix_latents]
+    # Any: diffusers' classes are untyped.
+    pipe: Any = MeropePipeline(
+        tokenizer=None,
+        text_encoder=None,
+        vae=None,
+        transformer=prepared.transformer,
+        scheduler=UniPCMultistepScheduler(
+            prediction_type="flow_prediction", use_flow_sigmas=True, flow_shift=spec.shift
+        ),
+        expand_timesteps=spec.prefix_frames > 0,
+    )
+    pipe.adapter = prepared.adapter
+    pipe.set_progress_bar_config(disable=True)
+    # What a call sets for its loop.
+    pipe._guidance_scale, pipe._interrupt = GUIDANCE, False
     made = Run(run=lambda: clip.sigma)
 
     @torch.no_grad()
     def loop() -> Tensor:
-        signals = _timed_cameras(prepared, made.operator_seconds)
-        solver: Any = UniPCMultistepScheduler(
-            prediction_type="flow_prediction", use_flow_sigmas=True, flow_shift=spec.shift
+        given = Conditions(
+            spec=spec,
+            clean=clip.clean[:, :, : spec.prefix_latents],
+            cameras=_timed_cameras(prepared, made.operator_seconds),
+            text={"prompt_embeds": clip.prompt, "negative_prompt_embeds": clip.negative},
+            generator=None,
         )
-        solver.set_timesteps(steps)
-        latents = impose_prefix(clip.noise, given, spec)
-        for index, timestep in enumerate(solver.timesteps):
-            sigma = torch.full_like(clip.sigma, float(solver.sigmas[index]))
-            asked, unasked = (
-                predict_velocity(
-                    prepared.transformer,
-                    prepared.adapter,
-                    latents.to(dtype),
-                    given.to(dtype),
-                    sigma,
-                    signals,
-                    spec,
-                    text=text,
-                )
-                for text in (clip.prompt, clip.negative)
-            )
-            velocity = unasked + GUIDANCE * (asked - unasked)
-            latents = solver.step(velocity, timestep, latents, return_dict=False)[0]
-            latents = impose_prefix(latents, given, spec)
-        return latents
+        pipe.scheduler.set_timesteps(steps, device=prepared.device)
+        return denoise(pipe, clip.noise, given, None, [])
 
     made.run = loop
     made.held = lambda: _parameter_bytes(prepared)
     return made
 
 
-def _timed_cameras(prepared: Prepared, seconds: list[float]) -> CameraSignals:
+def _timed_cameras(prepared: Prepared, seconds: list[float]) -> CameraSignals | None:
     started = time.perf_counter()
     signals = prepared.cameras()
     if prepared.device == "cuda":
