@@ -69,7 +69,9 @@ def test_an_encoding_in_metres_is_left_as_it_is():
 
 
 def test_training_a_branch_that_has_no_parameters_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"encoding NoEncoding has no parameters of its own. Use trains='all'"):
+    with pytest.raises(
+        ValueError, match=r"encoding NoEncoding has no parameters of its own. Use trains='all'"
+    ):
         tiny_trainer(tmp_path, encoding=config_of("none"), trains="branch")
 
 

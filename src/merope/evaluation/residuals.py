@@ -18,6 +18,7 @@ from merope.files import atomic_path
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_RED = "#B2182B"
 NUM_LARGEST = 2
 """Blocks that are named as the largest, as in Figure 7."""
 
@@ -184,7 +185,7 @@ def draw_bars(result: ResidualAmplitudes, *, title: str) -> "Figure":
     """Figure 7: a bar per block with a branch, the largest red and the others blue; other blocks stay empty."""
     figure = new_figure(7.2, 3.4)
     axes = figure.add_subplot()
-    colors = [COLORS[1] if block in result.largest else COLORS[0] for block in result.blocks]
+    colors = [_RED if block in result.largest else COLORS[0] for block in result.blocks]
     axes.bar(result.blocks, result.relative, color=colors, width=0.8)
     axes.set_xlim(-0.7, result.num_blocks - 0.3)
     axes.set_xticks(result.blocks)
