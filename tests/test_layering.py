@@ -36,8 +36,12 @@ STRANGERS = {
 # Each optional package has one folder that may import it, and only inside a function: importing merope
 # must work without it.
 OPTIONAL_HOMES = {
+    "cv2": "data",
     "matplotlib": "evaluation",
+    "pyarrow": "data",
     "pycolmap": "evaluation",
+    "scipy": "data",
+    "sklearn": "data",
     "transformers": "recipes",
     "triton": "attention",
     "wandb": "training",
@@ -51,7 +55,6 @@ KERNELS = {"attention/fused_kernels.py", "attention/fused_turns.py"}
 NEVER = {
     "roma",
     "evo",
-    "scipy",
     "hypothesis",
     "pytest",
     "beartype",

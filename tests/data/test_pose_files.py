@@ -425,3 +425,29 @@ def test_real_kitti_360_rows_of_six_decimals_are_projected_and_reported():
     assert len(poses) == 933
     assert poses.path_length == pytest.approx(783.021, abs=1e-3)
     assert 1e-7 < poses.projection_error < 5e-6
+
+
+@pytest.mark.parametrize(
+    ("axes", "forward"), [("opencv", 2), ("opengl", 2), ("flu", 0), ("frd", 0), ("unreal", 0)]
+)
+def test_the_forward_axis_of_every_convention_becomes_z(tmp_path, axes, forward):
+    """A body at rest in its world: its forward axis is a column of the identity, and has to come out as the third."""
+    np.save(tmp_path / "still.npy", np.eye(4)[None])
+    read = read_poses(tmp_path / "still.npy", format="npy", options=ReadOptions(camera_axes=axes))
+    wanted = torch.zeros(3, dtype=torch.float64)
+    wanted[forward] = -1 if axes == "opengl" else 1
+    if axes == "unreal":
+        # A left-handed world turns with its cameras.
+        wanted = torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64)
+    assert torch.equal(read.R_world_cam[0, :, 2], wanted)
+    assert torch.det(read.R_world_cam[0]) == 1
+
+
+def test_an_engine_with_a_left_handed_world_keeps_its_metres(tmp_path):
+    """Forward 33.9, right 13.8, up 2.4: in OpenCV's axes that is x 13.8, y -2.4, z 33.9, and the camera still at rest."""
+    matrix = np.eye(4)
+    matrix[:3, 3] = 33.9, 13.8, 2.4
+    np.save(tmp_path / "engine.npy", matrix[None])
+    read = read_poses(tmp_path / "engine.npy", format="npy", options=ReadOptions(camera_axes="unreal"))
+    assert read.center_world[0].tolist() == [13.8, -2.4, 33.9]
+    assert torch.equal(read.R_world_cam[0], torch.eye(3, dtype=torch.float64))

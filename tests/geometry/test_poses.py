@@ -380,3 +380,23 @@ def test_millimetres_survive_at_five_million_metres():
     close(poses.step_lengths, torch.full((2,), 1e-3, dtype=torch.float64), atol=2e-9)
     middle = poses.interpolate(torch.tensor([0.5], dtype=torch.float64))
     close(middle.center_world[0] - centers[0], torch.tensor([5e-4, 0, 0], dtype=torch.float64), atol=2e-9)
+
+
+def test_a_mounted_camera_turns_about_its_vehicle():
+    """One metre ahead of an axle that turns a quarter to the right, the camera has moved to the right."""
+    quarter = torch.tensor([[0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [-1.0, 0.0, 0.0]], dtype=torch.float64)
+    vehicle = Poses(
+        R_world_cam=torch.stack([torch.eye(3, dtype=torch.float64), quarter]),
+        center_world=torch.tensor([[0.0, 0.0, 0.0], [0.0, 0.0, 5.0]]),
+        times=torch.tensor([0.0, 1.0]),
+    )
+    camera = vehicle.mounted(torch.eye(3), torch.tensor([0.0, -2.0, 1.0]))
+    assert camera.center_world.tolist() == [[0.0, -2.0, 1.0], [1.0, -2.0, 5.0]]
+    assert torch.equal(camera.R_world_cam, vehicle.R_world_cam)
+    assert camera.times.tolist() == [0.0, 1.0]
+    # Mounted back to front, the same place.
+    turned = vehicle.mounted(quarter @ quarter, torch.tensor([0.0, -2.0, 1.0]))
+    assert torch.equal(turned.center_world, camera.center_world)
+    assert torch.equal(turned.R_world_cam[0, :, 2], torch.tensor([0.0, 0.0, -1.0], dtype=torch.float64))
+    with pytest.raises(ValueError, match="from camera to body"):
+        vehicle.mounted(2 * torch.eye(3), torch.zeros(3))

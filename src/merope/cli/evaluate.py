@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Literal
 
 from merope.cli.extras import require
-from merope.cli.pose_options import Format, Unit
+from merope.cli.pose_options import Axes, Direction, Format, Unit
 from merope.cli.usage import UsageError
 
 Estimator = Literal["network", "colmap", "poses"]
@@ -40,8 +40,8 @@ def evaluate(
     index_column: bool = False,
     time_unit: Literal["s", "ms", "us", "ns"] = "s",
     quaternion_order: Literal["xyzw", "wxyz"] = "xyzw",
-    direction: Literal["camera-to-world", "world-to-camera"] = "camera-to-world",
-    camera_axes: Literal["opencv", "opengl"] = "opencv",
+    direction: Direction | None = None,
+    camera_axes: Axes | None = None,
     mirror: Literal["none", "x", "y", "z"] = "none",
     tolerance: float = 1e-3,
     seed: int = 0,
@@ -82,8 +82,8 @@ def evaluate(
         index_column: A frame number stands before each row, in both files.
         time_unit: Unit of the time stamps, in both files.
         quaternion_order: Order of quaternion components, in both files.
-        direction: Which way the matrices of the estimated file map.
-        camera_axes: Camera axes of the estimated file; opengl has y up and z back.
+        direction: Which way the matrices of the estimated file map; by default as its format says.
+        camera_axes: Axes of the estimated file; opengl has y up and z back; by default as its format says.
         mirror: World axis of the estimated file to negate, where its world is left-handed.
         tolerance: How far R^T R may be from the identity in either file.
         seed: Seed of the bootstrap intervals.
@@ -100,7 +100,7 @@ def evaluate(
     from merope.evaluation.matching import match_poses
     from merope.evaluation.scoring import ClipPair, evaluate_clips
 
-    def options(unit: Unit | None, **estimate_only: str) -> ReadOptions:
+    def options(unit: Unit | None, **estimate_only: str | None) -> ReadOptions:
         return ReadOptions(
             unit=unit,
             delimiter=delimiter,

@@ -5,8 +5,12 @@ from importlib.util import find_spec
 from merope.errors import MissingDependency
 
 EXTRA_OF = {
+    "cv2": "data",
     "matplotlib": "plot",
+    "pyarrow": "data",
     "pycolmap": "eval",
+    "scipy": "data",
+    "sklearn": "data",
     "tensorboard": "tensorboard",
     "transformers": "text",
     "wandb": "wandb",

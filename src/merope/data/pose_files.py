@@ -1,11 +1,10 @@
 """Trajectory files in and out: `read_poses`, `write_poses` and the registry of formats.
 
-A format is one reader and one writer in `pose_formats`; adding one is a line in `FORMATS`. What all formats
-share happens here: direction, camera axes, handedness, orthonormality, times, windows.
+The formats themselves are in `pose_formats`. What they share happens here: direction, axes, handedness, orthonormality,
+times, windows.
 """
 
 import gzip
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,65 +14,28 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from merope.data import pose_formats
-from merope.data.pose_formats import RawPoses
-from merope.data.pose_table import PoseFileError, ReadOptions, read_table, read_text
+from merope.data.pose_formats import FORMATS, PoseFormat, RawPoses
+from merope.data.pose_table import R_AXES_OPENCV, PoseFileError, ReadOptions, read_table, read_text
 from merope.errors import TrajectoryError
-from merope.files import atomic_path
+from merope.files import atomic_folder, atomic_path
 from merope.geometry.poses import Poses, Unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoseFormat:
-    """A file format of trajectories: how to read it, how to write it, and what one line or entry holds."""
-
-    about: str
-    read: Callable[[Path, ReadOptions], RawPoses]
-    write: Callable[[Poses, dict[str, Any] | None], bytes] | None = None
-    unit: Unit = "unknown"
-    """What a length of 1 is in a file that does not say, by the format's definition."""
-
-
-FORMATS: dict[str, PoseFormat] = {
-    "kitti": PoseFormat(
-        about="text, 12 numbers a row: 3 x 4 camera-to-world matrix; 13 with a frame number in front",
-        read=pose_formats.read_kitti,
-        write=pose_formats.write_kitti,
-        unit="m",
-    ),
-    "tum": PoseFormat(
-        about="text, t x y z qx qy qz qw a row, camera-to-world",
-        read=pose_formats.read_tum,
-        write=pose_formats.write_tum,
-        unit="m",
-    ),
-    "npy": PoseFormat(
-        about="NumPy array [T, 3, 4] or [T, 4, 4] of camera-to-world matrices",
-        read=pose_formats.read_numpy,
-        write=pose_formats.write_npy,
-    ),
-    "npz": PoseFormat(
-        about="NumPy archive with T_world_cam, times, unit",
-        read=pose_formats.read_numpy,
-        write=pose_formats.write_npz,
-    ),
-    "merope": PoseFormat(
-        about="this project's JSON: convention, unit, times and lens stand in the file",
-        read=pose_formats.read_merope,
-        write=pose_formats.write_merope,
-    ),
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PoseFile:
-    """What a pose file holds: the poses, and beside them frame numbers and a lens description if it has them."""
+    """What a pose file holds: the poses, and beside them frame numbers, names and a lens description if it has them."""
 
     poses: Poses
     format: str
     source: str
     frame_ids: tuple[int, ...] | None = None
+    names: tuple[str, ...] | None = None
+    """File names of the frames."""
     camera: dict[str, Any] | None = None
+    body: str = "camera"
+    """What the poses are of: "camera", or "vehicle", "imu", "device". A camera on it is at `Poses.mounted`."""
+    notes: tuple[str, ...] = ()
+    """What a user should know of this file, one sentence each."""
 
     @property
     def projection_note(self) -> str | None:
@@ -96,7 +58,8 @@ def read_poses(
 ) -> Poses:
     """The poses in a file, camera-to-world in OpenCV axes, float64.
 
-    ``format`` is a key of `FORMATS`; it is never guessed. ``times`` (seconds) serve formats without stamps.
+    ``format`` is a key of `merope.data.pose_formats.FORMATS`; it is never guessed (`merope poses inspect` says what a file
+    may be). ``times`` (seconds) serve formats without stamps.
     Gzip files are unpacked by their content. ``options`` says how the file departs from the standard. KITTI and TUM
     are in metres by definition; an array that does not say its unit has ``unit`` "unknown", unless ``options.unit`` says it.
 
@@ -115,8 +78,9 @@ def load_pose_file(
 ) -> PoseFile:
     """`read_poses` with the frame numbers and the lens that the file may carry."""
     path, options = Path(path), options or ReadOptions()
-    raw = _format(format).read(path, options)
-    matrices = _settle_convention(path, raw, options)
+    kind = _format(format)
+    raw = kind.read(path, options)
+    matrices = _settle_convention(path, raw, options, kind)
     stamps = times if times is not None else raw.times
     if stamps is not None and len(stamps) != len(matrices):
         raise PoseFileError(
@@ -126,12 +90,21 @@ def load_pose_file(
         poses = Poses.from_matrices(
             torch.from_numpy(matrices),
             times=None if stamps is None else torch.as_tensor(stamps, dtype=torch.float64),
-            unit=_settle_unit(path, raw, options, default=_format(format).unit),
+            unit=_settle_unit(path, raw, options, default=kind.unit),
             tolerance=options.tolerance,
         )
     except ValueError as error:
         raise PoseFileError(f"{path}: {error}") from None
-    return PoseFile(poses=poses, format=format, source=str(path), frame_ids=raw.frame_ids, camera=raw.camera)
+    return PoseFile(
+        poses=poses,
+        format=format,
+        source=str(path),
+        frame_ids=raw.frame_ids,
+        names=raw.names,
+        camera=raw.camera,
+        body=kind.body,
+        notes=raw.notes,
+    )
 
 
 def _format(name: str) -> PoseFormat:
@@ -153,8 +126,9 @@ def _settle_unit(path: Path, raw: RawPoses, options: ReadOptions, *, default: Un
     return options.unit
 
 
-def _settle_convention(path: Path, raw: RawPoses, options: ReadOptions) -> np.ndarray:
+def _settle_convention(path: Path, raw: RawPoses, options: ReadOptions, kind: PoseFormat) -> np.ndarray:
     """Camera-to-world matrices in OpenCV axes and a right-handed world, refused with their place in the file."""
+    direction, axes = options.direction or kind.direction, options.camera_axes or kind.axes
     rotations, offsets = raw.matrices[:, :, :3].copy(), raw.matrices[:, :, 3].copy()
     finite = np.isfinite(raw.matrices).all(axis=(1, 2))
     if not finite.all():
@@ -178,7 +152,7 @@ def _settle_convention(path: Path, raw: RawPoses, options: ReadOptions) -> np.nd
         )
     if options.mirror != "none":
         axis = "xyz".index(options.mirror)
-        if options.direction == "camera-to-world":
+        if direction == "camera-to-world":
             rotations[:, axis, :] *= -1
             offsets[:, axis] *= -1
         else:
@@ -191,26 +165,37 @@ def _settle_convention(path: Path, raw: RawPoses, options: ReadOptions) -> np.nd
             "world is left-handed, name the axis to negate: mirror='y' (--mirror y), or x, or z. A file from a "
             "left-handed engine has to have the axes of world and camera converted together."
         )
-    if options.direction == "world-to-camera":
+    if direction == "world-to-camera":
         offsets = -(rotations.transpose(0, 2, 1) @ offsets[:, :, None])[:, :, 0]
         rotations = rotations.transpose(0, 2, 1)
-    if options.camera_axes == "opengl":
-        rotations = rotations * np.array([1.0, -1.0, -1.0])
+    to_opencv = R_AXES_OPENCV[axes]
+    rotations = rotations @ to_opencv
+    if np.linalg.det(to_opencv) < 0:
+        # A left-handed engine: its world has the axes of its cameras, and both turn together.
+        rotations, offsets = to_opencv.T @ rotations, offsets @ to_opencv
     return np.concatenate([rotations, offsets[:, :, None]], axis=2)
 
 
 def write_poses(path: str | Path, poses: Poses, *, format: str, camera: dict[str, Any] | None = None) -> None:
     """Write poses with every digit (reading them back gives the same to 1e-9 or better), in one step.
 
-    A path that ends in .gz is compressed. ``camera`` is `CameraModel.to_dict()`, kept by format "merope".
+    A path that ends in .gz is compressed; a format of several files makes a folder. ``camera`` is `CameraModel.to_dict()`,
+    for the formats that keep a lens.
 
     Raises:
         ValueError: if the format is unknown or needs what the poses lack.
+        FileExistsError: if the folder of a format of several files is there already.
     """
     writer = _format(format).write
     if writer is None:
         raise ValueError(f"format {format!r} can be read, not written.")
     content = writer(poses, camera)
+    if not isinstance(content, bytes):
+        with atomic_folder(path) as folder:
+            for name, part in content.items():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_bytes(part)
+        return
     if Path(path).suffix == ".gz":
         content = gzip.compress(content, mtime=0)
     with atomic_path(path) as temporary:

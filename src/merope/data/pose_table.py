@@ -12,6 +12,21 @@ from jaxtyping import Float
 from merope.errors import MeropeError
 from merope.geometry.poses import Unit
 
+Axes = Literal["opencv", "opengl", "flu", "frd", "unreal"]
+"""opencv: x right, y down, z forward. opengl: x right, y up, z back. flu: x forward, y left, z up (vehicles, IMUs, ROS).
+frd: x forward, y right, z down (aircraft, comma2k19). unreal: x forward, y right, z up, left-handed like its world."""
+
+Direction = Literal["camera-to-world", "world-to-camera"]
+
+# R_AXES_OPENCV[axes] takes coordinates in a camera's OpenCV axes to those axes of the same frame.
+R_AXES_OPENCV: dict[str, Float[np.ndarray, "3 3"]] = {
+    "opencv": np.eye(3),
+    "opengl": np.diag([1.0, -1.0, -1.0]),
+    "flu": np.array([[0.0, 0.0, 1.0], [-1.0, 0.0, 0.0], [0.0, -1.0, 0.0]]),
+    "frd": np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]),
+    "unreal": np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, -1.0, 0.0]]),
+}
+
 
 class PoseFileError(MeropeError):
     """A pose file cannot be read as asked; the message names the line and the option that mends it."""
@@ -31,10 +46,14 @@ class ReadOptions:
     """Unit of time stamps in the file."""
     quaternion_order: Literal["xyzw", "wxyz"] = "xyzw"
     """Order of quaternion components in the file."""
-    direction: Literal["camera-to-world", "world-to-camera"] = "camera-to-world"
-    """Which way the matrices map; world-to-camera ones ("extrinsics") are inverted."""
-    camera_axes: Literal["opencv", "opengl"] = "opencv"
-    """Camera axes of the file: opencv is x right, y down, z forward; opengl is x right, y up, z back."""
+    direction: Direction | None = None
+    """Which way the matrices map; world-to-camera ones ("extrinsics") are inverted. None takes the format's definition."""
+    camera_axes: Axes | None = None
+    """Axes of what the matrices turn. None takes the format's definition."""
+    camera: str | None = None
+    """Which camera, in a file or folder of several."""
+    scene: str | None = None
+    """Which scene, sequence or trajectory, in a file or folder of several."""
     mirror: Literal["none", "x", "y", "z"] = "none"
     """World axis to negate, for a left-handed world with right-handed camera axes (determinant -1)."""
     unit: Unit | None = None

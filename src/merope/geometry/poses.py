@@ -213,6 +213,21 @@ class Poses:
             rotation @ self.R_world_cam, self.center_world @ rotation.mT + offset, self.times
         )
 
+    def mounted(self, R_body_cam: Float[Tensor, "3 3"], center_body: Float[Tensor, "3"]) -> Self:
+        """Cameras fixed to these bodies: T_world_body T_body_cam, with the camera's centre and rotation in body axes.
+
+        With these poses' rotations in OpenCV axes, as all `Poses` are, so are the body's.
+
+        Raises:
+            ValueError: if ``R_body_cam`` is not a rotation.
+        """
+        rotation = own_copy(R_body_cam)
+        require_rotations(rotation[None], tolerance=1e-6, remedy="Pass the rotation from camera to body.")
+        if orthonormality_error(rotation[None]) > 1e-12:
+            rotation = project_to_so3(rotation)
+        offset = self.R_world_cam @ own_copy(center_body)
+        return self._replace(self.R_world_cam @ rotation, self.center_world + offset, self.times)
+
     def scaled(self, factor: float) -> Self:
         """Centres multiplied by ``factor`` about the world origin; rotations and unit stay."""
         return self._replace(self.R_world_cam, self.center_world * factor, self.times)

@@ -1,0 +1,85 @@
+"""What a reader of one pose format hands over, and what a format is made of."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from merope.data.pose_table import Axes, Direction, PoseFileError, ReadOptions
+from merope.geometry.poses import Poses, Unit
+
+CONVENTION = (
+    "T_world_cam: camera-to-world, 3 x 4 row-major, column vectors; "
+    "camera axes x right, y down, z forward (OpenCV)"
+)
+"""What this project's own formats state; there is no other that they can hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawPoses:
+    """Matrices as the file holds them, before direction, axes and handedness are settled.
+
+    ``places`` says where each came from ("line 7", "entry 6"), for error messages. ``unit`` is what the file states
+    of its lengths, None where it states nothing.
+    """
+
+    matrices: Float[np.ndarray, "time 3 4"]
+    places: tuple[str, ...]
+    times: Float[np.ndarray, "time"] | None = None
+    frame_ids: tuple[int, ...] | None = None
+    names: tuple[str, ...] | None = None
+    """File names of the frames."""
+    unit: Unit | None = None
+    camera: dict[str, Any] | None = None
+    """The lens of all frames, as `CameraModel.to_dict` gives it."""
+    notes: tuple[str, ...] = ()
+    """What a user should know of this file, one sentence each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoseFormat:
+    """A file format of trajectories: how to recognise, read and write it, and what its numbers mean by its definition."""
+
+    about: str
+    """What one line or entry holds."""
+    read: Callable[[Path, ReadOptions], RawPoses]
+    write: Callable[[Poses, dict[str, Any] | None], bytes | Mapping[str, bytes]] | None = None
+    """The bytes of a file, or of the files of a folder by their names; from poses and a lens."""
+    recognise: Callable[[Path], str | None] | None = None
+    """Why a file or folder looks like this format, in a few words, or None; it never raises for what is none."""
+    unit: Unit = "unknown"
+    """What a length of 1 is in a file that does not say."""
+    axes: Axes = "opencv"
+    """Axes of what the matrices turn."""
+    direction: Direction = "camera-to-world"
+    """Which way the matrices map."""
+    body: str = "camera"
+    """What the poses are of: "camera", or "vehicle", "imu", "device", whose axes need not be a camera's."""
+
+
+def by_line(numbers: tuple[int, ...]) -> tuple[str, ...]:
+    """Places of rows in a text file."""
+    return tuple(f"line {number}" for number in numbers)
+
+
+def by_entry(count: int) -> tuple[str, ...]:
+    """Places of entries in an array or a list."""
+    return tuple(f"entry {index}" for index in range(count))
+
+
+def checked_unit(path: Path, unit: str) -> Unit:
+    """A unit that a file states.
+
+    Raises:
+        PoseFileError: if there is no such unit.
+    """
+    if unit == "m":
+        return "m"
+    if unit == "normalized":
+        return "normalized"
+    if unit == "unknown":
+        return "unknown"
+    raise PoseFileError(f"{path}: the unit must be 'm', 'normalized' or 'unknown', got {unit!r}.")
