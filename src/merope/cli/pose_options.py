@@ -1,8 +1,64 @@
 """Choices that several commands offer for pose files: plain names, so that ``--help`` imports nothing heavy."""
 
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Literal
+
+from merope.cli.usage import UsageError
+
+if TYPE_CHECKING:
+    from merope.data.pose_table import ReadOptions
 
 Format = Literal["kitti", "tum", "npy", "npz", "merope"]
 Unit = Literal["m", "normalized", "unknown"]
 Axes = Literal["opencv", "opengl", "flu", "frd", "unreal"]
 Direction = Literal["camera-to-world", "world-to-camera"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadFlags:
+    """How to read a pose file: its format, and where the file departs from that. One flag per field of ReadOptions."""
+
+    format: Format | None = None
+    """Format of the file. It is never guessed: `merope poses inspect FILE` lists what the file may be."""
+    unit: Unit | None = None
+    """What a length of 1 is in the file; by default what the file says, or else its format."""
+    direction: Direction | None = None
+    """Which way the matrices of the file map; by default as its format says."""
+    camera_axes: Axes | None = None
+    """Axes of what the matrices turn; by default as the format says. opengl: y up, z back; flu: x forward, y left, z up."""
+    quaternion_order: Literal["xyzw", "wxyz"] = "xyzw"
+    """Order of quaternion components in the file."""
+    mirror: Literal["none", "x", "y", "z"] = "none"
+    """World axis to negate, where the world is left-handed and the cameras are not."""
+    camera: str | None = None
+    """Which camera, in a file or folder of several."""
+    scene: str | None = None
+    """Which scene, sequence or trajectory, in a file or folder of several."""
+    time_unit: Literal["s", "ms", "us", "ns"] = "s"
+    """Unit of the time stamps in the file."""
+    delimiter: Literal["space", "comma"] = "space"
+    """What separates the numbers of a text file."""
+    skip_lines: int = 0
+    """Lines to leave out at the top of a text file, for a header without '#'."""
+    index_column: bool = False
+    """A frame number stands before the numbers of the format in each row."""
+    tolerance: float = 1e-3
+    """How far R^T R may be from the identity (largest entry) before a file is refused."""
+
+    def options(self) -> "ReadOptions":
+        """The same as the library takes it."""
+        from merope.data.pose_table import ReadOptions
+
+        return ReadOptions(**{field.name: getattr(self, field.name) for field in fields(ReadOptions)})
+
+    def required_format(self) -> Format:
+        """The format, for commands that cannot do without.
+
+        Raises:
+            UsageError: if the flag was left out.
+        """
+        if self.format is None:
+            raise UsageError(
+                "--format is missing. It is never guessed; `merope poses inspect FILE` says what a file may be."
+            )
+        return self.format
