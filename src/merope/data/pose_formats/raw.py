@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from merope.data.pose_table import Axes, Direction, PoseFileError, ReadOptions
+from merope.data.pose_table import R_AXES_OPENCV, Axes, Direction, PoseFileError, ReadOptions
 from merope.geometry.poses import Poses, Unit
 
 CONVENTION = (
@@ -35,6 +35,10 @@ class RawPoses:
     unit: Unit | None = None
     camera: dict[str, Any] | None = None
     """The lens of all frames, as `CameraModel.to_dict` gives it."""
+    axes: Axes | None = None
+    """Axes of what the matrices turn, where this file has others than its format."""
+    body: str | None = None
+    """What the poses are of, where that differs from the format."""
     notes: tuple[str, ...] = ()
     """What a user should know of this file, one sentence each."""
 
@@ -83,3 +87,10 @@ def checked_unit(path: Path, unit: str) -> Unit:
     if unit == "unknown":
         return "unknown"
     raise PoseFileError(f"{path}: the unit must be 'm', 'normalized' or 'unknown', got {unit!r}.")
+
+
+def matrices_in_axes(poses: Poses, axes: Axes) -> Float[np.ndarray, "time 3 4"]:
+    """Camera-to-world matrices whose rotations act on coordinates in the given right-handed axes, for a writer."""
+    matrices = poses.T_world_cam[:, :3].numpy().copy()
+    matrices[:, :, :3] = matrices[:, :, :3] @ R_AXES_OPENCV[axes].T
+    return matrices
