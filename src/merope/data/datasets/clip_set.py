@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ class ClipSet(ABC):
     """Name of the data set, which goes before the names of its clips."""
     ids: tuple[str, ...]
     """Names of the clips, unique, in the order of their numbers."""
+    notes: tuple[str, ...] = ()
+    """What a user should know of these clips, such as what was left out and why: a sentence each, without a full stop."""
 
     @abstractmethod
     def open_clip(self, clip_id: str) -> Clip:
@@ -104,3 +106,15 @@ def require_distinct_clips(sets: Sequence[ClipSet], *, source: str | None = None
                     "roots one by one, each with a source of its own (--source)."
                 )
             seen.add(key)
+
+
+def opened_clips(
+    numbered: Iterable[tuple[ClipSet, int]], *, source: str | None = None
+) -> Iterator[Clip | ClipError]:
+    """Clips of several sets by their numbers, the error of a broken one in its place; ``source`` goes before their own."""
+    for clips, number in numbered:
+        for clip in clips.clips([number], skip_broken=True):
+            if isinstance(clip, ClipError):
+                yield ClipError(source or clip.source, clip.clip_id, clip.reason)
+            else:
+                yield clip if source is None else replace(clip, source=source)
