@@ -1,12 +1,23 @@
 """``benchmarks/model.py``: it measures what trains and samples, its sums are right, its report says what they are."""
 
+import json
+from dataclasses import asdict
+
 import pytest
 import torch
+from benchmarks.attention_cost.columns import Column
 from benchmarks.measuring import guards, timing
 from benchmarks.model_cost import projection, report, session
 from benchmarks.model_cost.command import main
+from benchmarks.model_cost.memory import weighed_apart
+from benchmarks.model_cost.methods import prepare
+from benchmarks.model_cost.options import Options
 from benchmarks.model_cost.sizes import SIZES, ModelSize
-from benchmarks.model_cost.steps import Run, make_runs
+from benchmarks.model_cost.steps import MODES, Clip, Run, make_runs
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from merope.adapters.flow import predict_velocity
 
 METHODS = ("base", "gta", "ucpe", "merope")
 
@@ -21,7 +32,8 @@ def runs(mode, methods=METHODS, **changes):
         "device": "cpu",
         "seed": 0,
     }
-    return make_runs(SIZES["tiny"], dict.fromkeys(methods), mode, **{**options, **changes})
+    chosen = methods if isinstance(methods, dict) else dict.fromkeys(methods)
+    return make_runs(SIZES["tiny"], chosen, mode, **{**options, **changes})
 
 
 def test_a_denoising_loop_sees_the_cameras_and_keeps_the_prefix():
@@ -137,3 +149,174 @@ def test_a_busy_machine_is_refused_before_anything_is_made(tmp_path, capsys):
     assert status == 2
     assert "refused" in capsys.readouterr().err
     assert not any((tmp_path / "out").iterdir())
+
+
+# --- the forms of UCPE, and what is computed
+
+
+def test_a_form_computes_what_the_branch_does():
+    plain = {"gta": Column("gta", "plain"), "ucpe": Column("ucpe", "plain")}
+    for mode in MODES:
+        expected = {name: run() for name, run in runs(mode, ("gta", "ucpe")).items()}
+        for name, run in runs(mode, plain).items():
+            torch.testing.assert_close(run(), expected[name], rtol=1e-5, atol=1e-5)
+
+
+def test_methods_share_one_backbone_and_no_branch():
+    made = prepare(SIZES["tiny"], dict.fromkeys(METHODS), purpose="training")
+    base = dict(made["base"].transformer.named_parameters())
+    for name in ("gta", "ucpe", "merope"):
+        own = dict(made[name].transformer.named_parameters())
+        assert all(own[key] is value for key, value in base.items())
+        more = own.keys() - base.keys()
+        assert more and all(key.startswith("blocks.1.camera_branch.") for key in more)
+    assert made["ucpe"].branch_parameters()[0] is not made["merope"].branch_parameters()[0]
+
+
+def test_half_precision_leaves_what_diffusers_keeps_and_the_branches_in_float32():
+    (made,) = prepare(
+        SIZES["tiny"], {"merope": None}, purpose="training", trains="branch", dtype=torch.bfloat16
+    ).values()
+    parameters = dict(made.transformer.named_parameters())
+    assert parameters["blocks.0.ffn.net.2.weight"].dtype == torch.bfloat16
+    assert parameters["blocks.0.scale_shift_table"].dtype == torch.float32
+    assert parameters["blocks.1.camera_branch.to_q.weight"].dtype == torch.float32
+    for name, parameter in parameters.items():
+        assert parameter.requires_grad == (".camera_branch." in name)
+
+
+def test_where_the_branch_trains_the_base_has_no_training_step():
+    options = Options(trains="branch")
+    assert options.resolved_methods("training") == ("gta", "ucpe", "merope")
+    assert options.resolved_methods("denoising") == METHODS
+
+
+def test_operations_are_those_that_torch_counts():
+    size = SIZES["tiny"]
+    clip = Clip.random(size, device="cpu", dtype=torch.float32)
+    counted = {}
+    for name, made in prepare(size, {"base": None, "ucpe": None}, purpose="denoising").items():
+        cameras, given = made.cameras(), clip.clean[:, :, : made.spec.prefix_latents]
+        # The fused product of a CPU is not counted; its plain twin is.
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+            predict_velocity(
+                made.transformer,
+                made.adapter,
+                clip.noise,
+                given,
+                clip.sigma,
+                cameras,
+                made.spec,
+                text=clip.prompt,
+            )
+        counted[name] = counter.get_total_flops()
+    assert counted["base"] == size.backbone_flops
+    assert counted["ucpe"] - counted["base"] == size.projection_flops + size.attention_flops
+
+
+def test_wishes_about_the_size_change_the_preset():
+    size = Options(width="small", heads=12, layers=6, tokens=(5, 4, 8)).size("cpu")
+    assert (size.width, size.layers, size.tokens) == (1536, 6, 160)
+    assert size.ffn / size.width == pytest.approx(14 / 3, rel=1e-3)
+    assert size.name == "small, changed"
+    assert Options().size("cpu") == SIZES["small"]
+    assert Options().size("cuda") == SIZES["5b"]
+    with pytest.raises(ValueError, match="quick has a size of its own"):
+        Options(quick=True, heads=4)
+
+
+def made_results(*, core, full, checkpointing):
+    """A branch that takes these milliseconds forward under UCPE and MeRoPE, and twice that with the backward pass."""
+    points = [
+        {
+            "scope": scope,
+            "direction": direction,
+            "reference": "ucpe plain compiled",
+            "columns": {
+                name: {"ms": {"median": factor * value}}
+                for name, value in zip(("ucpe plain compiled", "merope chunked"), values, strict=True)
+            },
+        }
+        for scope, values in (("core", core), ("full", full))
+        for direction, factor in (("forward", 1), ("forward+backward", 2))
+    ]
+    return {
+        "size": {"values": asdict(SIZES["small"])},
+        "checkpointing": checkpointing,
+        "branch": {"points": points},
+    }
+
+
+def test_parts_are_read_off_what_was_measured():
+    results = made_results(core=(10, 14), full=(16, 21), checkpointing=True)
+    training = projection.parts_of(results, made_point("training", 1.03), SIZES["small"])
+    # A recomputed block runs forward once more.
+    assert training.core == pytest.approx({"ucpe": 0.030, "merope": 0.042})
+    assert training.projections == pytest.approx({"ucpe": 0.018, "merope": 0.021})
+    assert (training.backbone, training.passes) == (pytest.approx(0.9), 1)
+    denoising = projection.parts_of(results, made_point("denoising", 1.03, steps=8), SIZES["small"])
+    assert denoising.core == pytest.approx({"ucpe": 0.010, "merope": 0.014})
+    assert denoising.backbone == pytest.approx(0.9 / 16)
+
+
+def test_without_a_base_the_backbone_is_what_is_left_of_ucpe():
+    point = made_point("training", 1.03)
+    del point["methods"]["base"]
+    results = made_results(core=(10, 14), full=(16, 21), checkpointing=False)
+    parts = projection.parts_of(results, point, SIZES["small"])
+    assert parts.backbone == pytest.approx(1.0 - 0.01 - 2 * 0.032)
+
+
+def test_a_core_slower_than_its_branch_leaves_the_branch_as_measured():
+    results = made_results(core=(10, 30), full=(16, 21), checkpointing=False)
+    parts = projection.parts_of(results, made_point("training", 1.03), SIZES["small"])
+    assert parts.core["merope"] + parts.projections["merope"] == pytest.approx(0.042)
+
+
+def test_a_branch_that_was_not_measured_gives_no_projection():
+    results = made_results(core=(10, 14), full=(16, 21), checkpointing=False)
+    results["branch"]["points"] = results["branch"]["points"][:2]
+    assert projection.projected(results, made_point("training", 1.03), SIZES["5b"]) is None
+
+
+# --- whole runs
+
+
+def test_held_memory_is_weights_and_moments():
+    settings = {
+        "trains": "branch",
+        "checkpointing": False,
+        "compiled": False,
+        "steps": 1,
+        "dtype": "float32",
+        "device": "cpu",
+        "seed": 0,
+    }
+    found = weighed_apart("ucpe", None, SIZES["tiny"], "training", **settings)
+    (made,) = prepare(SIZES["tiny"], {"ucpe": None}, purpose="training", trains="branch").values()
+    weights = sum(value.nbytes for value in made.transformer.parameters())
+    gradients = sum(value.nbytes for value in made.branch_parameters())
+    # Two moments, and a count of steps for every tensor.
+    assert found["held"] == weights + 2 * gradients + 4 * len(made.branch_parameters())
+    assert found["allocated"] >= gradients
+
+
+def test_without_a_compiler_everything_else_is_measured_and_the_report_is_void(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(session, "why_no_compiler", lambda: "no compiler")
+    out = tmp_path / "out"
+    arguments = ["--quick", "--no-memory", "--trust-tests", "--device", "cpu", "--threads", "1"]
+    quiet = guards.Load(cores=0.0, load_average=(0.0, 0.0, 0.0), busiest=())
+    assert main([*arguments, "--out", str(out)], look=lambda: quiet) == 3
+    printed = capsys.readouterr().out
+    assert "VOID: 'ucpe plain compiled' is missing: no compiler" in printed
+    assert "COMPUTED" not in printed
+    results = json.loads((out / "results.json").read_text())
+    assert [point["mode"] for point in results["points"]] == ["training", "denoising"]
+    for point in results["points"]:
+        assert list(point["methods"]) == list(METHODS)
+        for rounds in (point["rounds"]["wall"], point["operator_seconds"]):
+            assert all(len(seconds) == 3 for seconds in rounds.values())
+        assert point["methods"]["ucpe"]["to_ucpe"] == {"median": 1.0, "low": 1.0, "high": 1.0}
+    text = (out / "results.md").read_text()
+    for part in ("**VOID", "**TESTS NOT RUN", "## Training step", "## Denoising loop", "## The branch alone"):
+        assert part in text

@@ -53,8 +53,9 @@ def parts_of(results: Mapping[str, Any], point: Mapping[str, Any], size: ModelSi
                 return None
             seconds[method] = value
     for method in core:
-        # Two noisy measurements: a core may come out slower than the branch around it.
-        projections[method] = max(projections[method] - core[method], 0.0)
+        # Two noisy measurements: where a core comes out slower than the branch around it, the branch counts.
+        core[method] = min(core[method], projections[method])
+        projections[method] -= core[method]
     operator = {name: point["methods"][name]["operator_seconds"]["median"] for name in ("ucpe", "merope")}
     passes = PASSES * point["steps"] if point["mode"] == "denoising" else 1
     with_branches = "base" not in point["methods"]

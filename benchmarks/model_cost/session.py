@@ -68,8 +68,11 @@ class Session:
             self.weigh(mode, forms[mode], results)
         for mode in options.modes:
             results["points"].append(self.time(mode, forms[mode]))
+        # Nothing follows from sizes at which calls cost more than arithmetic.
         results["projection"] = {
-            point["mode"]: projected(results, point, SIZES["5b"]) for point in results["points"]
+            point["mode"]: projected(results, point, SIZES["5b"])
+            for point in results["points"]
+            if not options.quick
         }
         return results
 

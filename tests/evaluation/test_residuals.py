@@ -126,3 +126,35 @@ def test_options_of_a_pipeline_do_not_go_with_the_small_model(tmp_path, capsys):
     assert merope(["diagnose", "residuals", "--adapter", "x", "--out", str(tmp_path / "out")]) == 2
     assert "--adapter: for a Wan pipeline" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_pipeline_is_measured_by_its_folder_over_both_passes_of_guidance(tmp_path, capsys):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'merope[plot]'")
+    pytest.importorskip("transformers", reason="transformers is not installed: pip install 'merope[text]'")
+    from diffusers import WanTransformer3DModel
+
+    from merope.adapters import save_adapter
+    from merope.recipes.tiny_wan import make_tiny_wan
+
+    folder = make_tiny_wan(tmp_path / "wan")
+    transformer = WanTransformer3DModel.from_pretrained(folder / "transformer")
+    adapter = awake(with_branches(transformer, compression=4))
+    save_adapter(tmp_path / "adapter.safetensors", adapter)
+    out = tmp_path / "out"
+    sizes = ["--height", "64", "--width", "96", "--num-frames", "9", "--prefix-frames", "5"]
+    flags = [
+        "--adapter",
+        str(tmp_path / "adapter.safetensors"),
+        "--clips",
+        "1",
+        "--steps",
+        "2",
+        "--device",
+        "cpu",
+    ]
+    assert merope(["diagnose", "residuals", str(folder), *flags, *sizes, "--out", str(out)]) == 0
+    capsys.readouterr()
+    content = json.loads((out / "residuals.json").read_text())
+    assert (content["num_blocks"], content["blocks"]) == (4, [1, 3])
+    assert (len(content["noise_levels"]), content["num_passes"]) == (2, 4)
+    assert all(value > 0 for row in content["by_step"] for value in row)
