@@ -5,9 +5,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
+import torch
 from jaxtyping import Float
 
 from merope.cameras import CameraModel
+from merope.data.frame_timing import FrameTiming, frames_at_rate, stretches
 from merope.data.video import RATE_SLACK, Frames
 from merope.errors import MeropeError
 from merope.geometry.gravity import Up, unit_up
@@ -119,6 +121,18 @@ class Clip:
             raise self.error(f"depth of shape {depth.shape} does not fit its frames.")
         return depth
 
+    @property
+    def times(self) -> Float[np.ndarray, "time"]:
+        """Seconds at which the frames were taken: those of the poses, else frame numbers divided by ``fps``."""
+        if self.poses.times is not None:
+            return self.poses.times.numpy()
+        return np.arange(len(self)) / self.fps
+
+    @property
+    def timing(self) -> FrameTiming | None:
+        """How even the frames are, by the times of the poses; None where they have none, or there is but one."""
+        return None if self.poses.times is None else FrameTiming.of(self.times)
+
     def take(self, indices: Sequence[int], *, clip_id: str, fps: float | None = None) -> Self:
         """Some of the frames with their own poses, as a clip; nothing is decoded yet.
 
@@ -130,46 +144,109 @@ class Clip:
             raise ValueError(
                 f"indices must be among the {len(self)} frames of {self.clip_id}; got {chosen[:8]}."
             )
-        depth = self.decode_depth
-        return replace(
-            self,
-            clip_id=clip_id,
-            poses=self.poses[chosen],
-            fps=self.fps if fps is None else fps,
-            decode=lambda wanted: self.decode([chosen[index] for index in wanted]),
-            decode_depth=None if depth is None else lambda wanted: depth([chosen[index] for index in wanted]),
-        )
+        return self._with(chosen, self.poses[chosen], clip_id=clip_id, fps=self.fps if fps is None else fps)
 
-    def windows(self, num_frames: int, *, stride: int | None = None, fps: float | None = None) -> list[Self]:
+    def at_rate(self, fps: float, *, allow_gaps: bool = False, interpolate_poses: bool = False) -> Self:
+        """The clip at a lower frame rate: the frames nearest to every 1 / ``fps`` s, each with its own time and pose.
+
+        With ``interpolate_poses`` poses and times are those of these moments instead, while the frames stay the nearest
+        ones, up to half a frame away: even times are bought with poses that are off by the motion in that time.
+
+        Raises:
+            ValueError: if the rate is not positive.
+            ClipError: if the clip is slower than ``fps``, or a step is longer than 1.5 frame periods, unless
+                ``allow_gaps``.
+        """
+        parts = self._at_rate(fps, allow_gaps=allow_gaps, interpolate_poses=interpolate_poses)
+        if len(parts) > 1:
+            raise self._gap_error("")
+        indices, poses = parts[0]
+        return self._with(indices, poses, clip_id=self.clip_id, fps=fps)
+
+    def windows(
+        self,
+        num_frames: int,
+        *,
+        stride: int | None = None,
+        fps: float | None = None,
+        allow_gaps: bool = False,
+        interpolate_poses: bool = False,
+    ) -> list[Self]:
         """Stretches of ``num_frames`` frames at ``fps``, which start every ``stride`` frames of that rate.
 
-        Of a faster clip the frames nearest in time are taken, each with its own pose; poses are never made up. Without
-        ``stride`` windows follow each other and share no frame. A window is named after its first frame: "ID@00049".
+        Of a faster clip the frames nearest in time are taken, each with its own pose; poses are never made up, unless
+        with ``interpolate_poses`` (see `at_rate`). No window reaches over a step of more than 1.5 frame periods, where
+        frames are missing, unless ``allow_gaps``. Without ``stride`` windows follow each other and share no frame. A
+        window is named after its first frame: "ID@00049".
 
         Raises:
             ValueError: if a count or the rate is not positive.
-            ClipError: if the clip is too short for one window, or slower than ``fps``.
+            ClipError: if the clip is too short for one window, slower than ``fps``, or has gaps that leave no window.
         """
         stride = num_frames if stride is None else stride
         rate = self.fps if fps is None else fps
-        if num_frames < 1 or stride < 1 or not rate > 0:
-            raise ValueError(
-                f"num_frames, stride and fps must be positive; got {num_frames}, {stride}, {rate}."
+        if num_frames < 1 or stride < 1:
+            raise ValueError(f"num_frames and stride must be positive; got {num_frames}, {stride}.")
+        parts = self._at_rate(rate, allow_gaps=allow_gaps, interpolate_poses=interpolate_poses)
+        longest = max(len(indices) for indices, _ in parts)
+        if longest < num_frames:
+            if len(parts) > 1:
+                raise self._gap_error(
+                    f" The longest stretch without one has {longest} frames at {rate:g} a second; a window has {num_frames}."
+                )
+            raise self.error(f"it has {longest} frames at {rate:g} a second; a window has {num_frames}.")
+        return [
+            self._with(
+                indices[start : start + num_frames],
+                poses[start : start + num_frames],
+                clip_id=f"{self.clip_id}@{indices[start]:05d}",
+                fps=rate,
             )
+            for indices, poses in parts
+            for start in range(0, len(indices) - num_frames + 1, stride)
+        ]
+
+    def _at_rate(
+        self, rate: float, *, allow_gaps: bool, interpolate_poses: bool
+    ) -> list[tuple[list[int], Poses]]:
+        """Frame numbers and poses at this rate, for each stretch without a gap."""
+        if not rate > 0:
+            raise ValueError(f"fps must be positive; got {rate}.")
         if self.fps < rate * (1 - RATE_SLACK):
             raise self.error(
                 f"it has {self.fps:g} frames a second and {rate:g} are wanted; frames would have to be repeated."
             )
-        step = self.fps / rate
-        if abs(step - 1) <= RATE_SLACK:
-            step = 1.0
-        at_rate = [round(number * step) for number in range(int((len(self) - 1) / step + 0.5) + 1)]
-        at_rate = [index for index in at_rate if index < len(self)]
-        if len(at_rate) < num_frames:
-            raise self.error(f"it has {len(at_rate)} frames at {rate:g} a second; a window has {num_frames}.")
-        return [
-            self.take(
-                at_rate[start : start + num_frames], clip_id=f"{self.clip_id}@{at_rate[start]:05d}", fps=rate
-            )
-            for start in range(0, len(at_rate) - num_frames + 1, stride)
-        ]
+        times, parts = self.times, []
+        for part in [range(len(self))] if allow_gaps else stretches(times, fps=self.fps):
+            numbers, moments = frames_at_rate(times[part.start : part.stop], fps=self.fps, rate=rate)
+            indices = [part.start + number for number in numbers]
+            poses = self._poses_at(moments) if interpolate_poses else self.poses[indices]
+            parts.append((indices, poses))
+        return parts
+
+    def _poses_at(self, moments: Float[np.ndarray, "out"]) -> Poses:
+        """Poses between those of the frames; the last one's stands for moments after it."""
+        times = torch.tensor(self.times)
+        return self.poses.with_times(times).interpolate(torch.tensor(moments).clamp(max=float(times[-1])))
+
+    def _with(self, indices: list[int], poses: Poses, *, clip_id: str, fps: float) -> Self:
+        """These frames with these poses."""
+        depth = self.decode_depth
+        return replace(
+            self,
+            clip_id=clip_id,
+            poses=poses,
+            fps=fps,
+            decode=lambda wanted: self.decode([indices[index] for index in wanted]),
+            decode_depth=None
+            if depth is None
+            else lambda wanted: depth([indices[index] for index in wanted]),
+        )
+
+    def _gap_error(self, more: str) -> ClipError:
+        steps = np.diff(self.times)
+        worst = int(np.argmax(steps))
+        return self.error(
+            f"frames are missing: frame {worst + 1} comes {steps[worst]:.3f} s after the one before, at {self.fps:g} frames "
+            f"a second.{more} Take it as it is with allow_gaps=True (--allow-gaps)."
+        )

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import av
 import numpy as np
 from jaxtyping import Float16, Float32
 
@@ -19,7 +18,15 @@ from merope.data.clip import Clip, ClipError
 from merope.data.lens_files import read_lens
 from merope.data.pose_files import load_pose_file, write_poses
 from merope.data.pose_table import read_text
-from merope.data.video import Frames, frame_paths, read_frames, read_video, require_frames, write_frames
+from merope.data.video import (
+    Frames,
+    frame_paths,
+    read_frames,
+    read_header,
+    read_video,
+    require_frames,
+    write_frames,
+)
 from merope.errors import MeropeError
 from merope.files import atomic_folder
 from merope.geometry.gravity import Up, unit_up
@@ -31,7 +38,7 @@ _FORMAT = "merope-clip-1"
 _MAX_FPS = 10_000
 _KNOWN_META = {"format", "fps", "source", "cluster", "up_world", "provenance"}
 # A clip id is the name of a folder, on any system.
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")
+_ID = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9._@+-]*")
 
 
 def clip_ids(root: str | Path) -> list[str]:
@@ -217,16 +224,11 @@ def _decoder(folder: Path, num_poses: int) -> tuple[Any, float | None]:
     video = folder / _VIDEO
     if not video.exists():
         raise MeropeError(f"there is neither {_FRAMES}/ nor {_VIDEO}")
-    try:
-        with av.open(str(video)) as container:
-            stream = container.streams.video[0]
-            rate, count = stream.average_rate, stream.frames
-    except (av.FFmpegError, IndexError) as error:
-        raise MeropeError(f"{_VIDEO} cannot be opened as a video ({error}); is the file complete?") from error
+    header = read_header(video)
     # Some containers do not say; then decoding finds out.
-    if count and count != num_poses:
-        raise MeropeError(f"{_VIDEO} has {count} frames and there are {num_poses} poses")
-    return lambda indices: read_video(video, indices)[0], None if rate is None else float(rate)
+    if header.num_frames is not None and header.num_frames != num_poses:
+        raise MeropeError(f"{_VIDEO} has {header.num_frames} frames and there are {num_poses} poses")
+    return lambda indices: read_video(video, indices)[0], None if header.fps is None else float(header.fps)
 
 
 def _read_meta(path: Path) -> dict[str, Any]:

@@ -7,7 +7,8 @@ multiple of 16 has other intrinsics than the camera that was asked for.
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal
@@ -104,6 +105,83 @@ def read_video(path: str | os.PathLike[str], indices: Sequence[int] | None = Non
     return np.stack(frames), Fraction(rate)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VideoHeader:
+    """What a video file says of itself without being decoded."""
+
+    height: int
+    """Rows, pixels."""
+    width: int
+    """Columns, pixels."""
+    fps: Fraction | None
+    """Frames per second on average; None where the file does not say."""
+    num_frames: int | None
+    """Frames; None where the file does not say. Decoding may find another number."""
+
+
+def read_header(path: str | os.PathLike[str]) -> VideoHeader:
+    """Size, rate and number of frames of a video, as its file states them.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        MeropeError: if it is no video.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(2, "No such file or directory", str(path))
+    try:
+        with av.open(str(path)) as container:
+            stream = container.streams.video[0]
+            # Of a damaged file, or a codec that is not known here; then nothing else can be asked for.
+            if stream.codec_context is None:
+                raise MeropeError(f"{path.name} cannot be decoded: its codec is not known")
+            return VideoHeader(
+                height=stream.height,
+                width=stream.width,
+                fps=None if stream.average_rate is None else Fraction(stream.average_rate),
+                num_frames=stream.frames or None,
+            )
+    except (av.FFmpegError, IndexError) as error:
+        raise MeropeError(
+            f"{path.name} cannot be opened as a video ({error}); is the file complete?"
+        ) from error
+
+
+def frame_times(path: str | os.PathLike[str]) -> Iterator[float]:
+    """Seconds at which each frame of a video is shown, in the order of decoding, as `read_video` numbers them.
+
+    These are the presentation times of the decoded frames, not multiples of a rate: many videos have no constant one.
+    Stop when enough have come; the rest is not decoded.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        MeropeError: if the file cannot be decoded, holds no frames, or its times do not increase.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(2, "No such file or directory", str(path))
+    latest = None
+    try:
+        with av.open(str(path)) as container:
+            for number, frame in enumerate(container.decode(container.streams.video[0])):
+                if frame.pts is None or frame.time_base is None:
+                    raise MeropeError(f"{path.name} does not say when its frame {number} is shown")
+                time = float(frame.pts * frame.time_base)
+                if latest is not None and time <= latest:
+                    raise MeropeError(
+                        f"{path.name}: frame {number} is shown at {time:.6f} s, not after the one before ({latest:.6f} s). "
+                        "Write the video anew with a program that mends its time stamps."
+                    )
+                latest = time
+                yield time
+    except (av.FFmpegError, IndexError) as error:
+        raise MeropeError(
+            f"{path.name} cannot be decoded as a video ({error}); is the file complete?"
+        ) from error
+    if latest is None:
+        raise MeropeError(f"{path.name} holds no video frames")
+
+
 def write_frames(folder: str | os.PathLike[str], frames: Frames) -> None:
     """Write each frame losslessly as ``frame_00000.png``, ``frame_00001.png``, ... in a new folder.
 
@@ -148,6 +226,15 @@ def read_frames(folder: str | os.PathLike[str], indices: Sequence[int] | None = 
         if chosen[-1] >= len(paths):
             raise MeropeError(f"{folder} ends before frame {chosen[-1]}: it has {len(paths)} frames")
         paths = [paths[index] for index in chosen]
+    return read_pictures(paths)
+
+
+def read_pictures(paths: Sequence[Path]) -> Frames:
+    """Picture files as frames of RGB, grey ones with three equal colours.
+
+    Raises:
+        MeropeError: if a picture is missing or damaged, or sizes differ.
+    """
     frames: list[np.ndarray] = []
     for path in paths:
         try:

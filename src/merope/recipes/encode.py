@@ -3,9 +3,7 @@
 import hashlib
 import itertools
 import json
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -27,6 +25,7 @@ from merope.data.video import Frames
 from merope.errors import MeropeError
 from merope.files import write_text_atomically
 from merope.generation.model_files import ModelConfigs
+from merope.recipes.ahead import ahead
 
 # A file of each process that has ended, with the clips that it left out: "done-0-of-8.json".
 _DONE = "done-{}-of-{}.json"
@@ -36,7 +35,6 @@ _SAMPLES = 1024
 _INCIDENTAL = ("_name_or_path", "_diffusers_version", "transformers_version", "dtype", "torch_dtype")
 
 _Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +55,8 @@ class EncodeConfig:
     """Frames per second that faster clips are thinned to; None keeps each clip's own."""
     window_stride: int | None = None
     """Frames from the start of a window to that of the next; None for windows that share no frame."""
+    allow_gaps: bool = False
+    """Whether windows may reach over missing frames, steps of more than 1.5 frame periods."""
     crop: bool = False
     """Whether clips of another shape are cut about the middle; else they are left out."""
     dtype: LatentDtype = "float16"
@@ -115,7 +115,12 @@ class ClipEncoder:
             temporal_stride=self.latents.temporal_stride,
             spatial_stride=self.latents.spatial_stride,
             dtype=config.dtype,
-            windows={"fps": config.fps, "stride": config.window_stride, "crop": config.crop},
+            windows={
+                "fps": config.fps,
+                "stride": config.window_stride,
+                "crop": config.crop,
+                **({"allow_gaps": True} if config.allow_gaps else {}),
+            },
         )
         self.empty_text = self.text("")
         self._last = "", self.empty_text
@@ -226,7 +231,9 @@ def encode_clips(
                     yield window
 
     with writer:
-        prepared = _ahead(lambda window: _prepared(window, config), missing(), workers, 2 * config.batch)
+        prepared = ahead(
+            lambda window: _prepared(window, config), missing(), workers=workers, count=2 * config.batch
+        )
         for batch in _batched(prepared, config.batch):
             ready = [item for item in batch if not isinstance(item, ClipError)]
             skipped.extend(item for item in batch if isinstance(item, ClipError))
@@ -288,7 +295,11 @@ def _windows(clip: Clip | ClipError, config: EncodeConfig) -> list[Clip | ClipEr
     if isinstance(clip, ClipError):
         return [clip]
     try:
-        return [*clip.windows(config.num_frames, stride=config.window_stride, fps=config.fps)]
+        return [
+            *clip.windows(
+                config.num_frames, stride=config.window_stride, fps=config.fps, allow_gaps=config.allow_gaps
+            )
+        ]
     except ClipError as error:
         return [error]
 
@@ -307,20 +318,6 @@ def _prepared(window: Clip | ClipError, config: EncodeConfig) -> tuple[Clip, Fra
         return window.error(error)
     assert frames is not None
     return window, frames, lens
-
-
-def _ahead(
-    function: Callable[[_Item], _Result], items: Iterable[_Item], workers: int, count: int
-) -> Iterator[_Result]:
-    """Results in order, ``count`` of them made ahead in threads."""
-    with ThreadPoolExecutor(workers) as pool:
-        waiting: deque[Future[_Result]] = deque()
-        for item in items:
-            waiting.append(pool.submit(function, item))
-            if len(waiting) > count:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
 
 
 def _batched(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:

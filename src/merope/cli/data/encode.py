@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from merope.cli.data.reader_options import Reader, reader_options
 from merope.cli.extras import require
 
 # How many broken clips are named; all of them are in the cache's manifest.
@@ -17,11 +18,14 @@ def encode(
     *,
     model: str,
     out: Path,
+    reader: Reader = "folder",
+    option: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = (),
     height: int = 288,
     width: int = 512,
     frames: int = 49,
     fps: float | None = None,
     stride_windows: int | None = None,
+    allow_gaps: bool = False,
     crop: bool = False,
     source: str | None = None,
     dtype: Literal["float16", "bfloat16", "float32"] = "float16",
@@ -38,14 +42,17 @@ def encode(
     out; the rest goes on. The formats of clips and cache are docs/data.md.
 
     Args:
-        clips: Folders of clips, as `merope worlds render` writes them.
+        clips: Folders of clips, as `merope worlds render` writes them, or roots of another data set with --reader.
         model: Wan pipeline in diffusers' layout: a folder or a hub name. Its transformer is not loaded.
         out: Folder of the cache.
+        reader: Kind of data set; `merope data readers` lists them.
+        option: An option of the reader, as NAME=VALUE; may be given several times.
         height: Rows of the encoded frames, pixels; frames and lens are resized.
         width: Columns of the encoded frames, pixels.
         frames: Frames per window, 1 + 4k.
         fps: Frames per second that faster clips are thinned to; by default each keeps its own.
         stride_windows: Frames from the start of a window to that of the next; by default windows share no frame.
+        allow_gaps: Let windows reach over missing frames (steps of more than 1.5 frame periods).
         crop: Cut clips of another shape about the middle, where they would be left out.
         source: Name of the data set, by which clusters are kept apart; by default what the clips say.
         dtype: In which latents are stored.
@@ -59,7 +66,8 @@ def encode(
     rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     import torch
 
-    from merope.data.folder import clip_ids, read_clips, require_distinct
+    from merope.data.datasets import open_dataset, opened_clips, require_distinct_clips
+    from merope.data.folder import require_distinct
     from merope.files import require_folder
     from merope.recipes.encode import ClipEncoder, EncodeConfig, encode_clips
 
@@ -69,6 +77,7 @@ def encode(
         num_frames=frames,
         fps=fps,
         window_stride=stride_windows,
+        allow_gaps=allow_gaps,
         crop=crop,
         dtype=dtype,
         text_length=text_length,
@@ -76,15 +85,20 @@ def encode(
     )
     if not clips:
         raise ValueError("CLIPS must name at least one folder of clips.")
-    folders = [root / clip_id for root in clips for clip_id in clip_ids(root)]
-    require_distinct(folders, source=source)
+    options = reader_options(reader, option)
+    sets = [open_dataset(reader, root, **options) for root in clips]
+    if reader == "folder":
+        folders = [root / name for root, found in zip(clips, sets, strict=True) for name in found.ids]
+        require_distinct(folders, source=source)
+    else:
+        require_distinct_clips(sets, source=source)
     require_folder(out)
     if device is None:
         device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else "cpu"
     encoder = ClipEncoder.from_pretrained(model, config, device=device, text_dtype=getattr(torch, text_dtype))
-    own = folders[rank::world_size]
+    own = [(found, number) for found in sets for number in range(len(found))][rank::world_size]
     report = encode_clips(
-        read_clips(own, source=source, skip_broken=True),
+        opened_clips(own, source=source),
         encoder,
         out,
         rank=rank,

@@ -8,13 +8,27 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from merope.data.datasets import folder
-from merope.data.datasets.clip_set import ClipSet, DataSet, require_distinct_clips
+from merope.data.datasets import folder, kitti_odometry, nuscenes, panorama, panshot, realestate10k, videos
+from merope.data.datasets.clip_set import ClipSet, DataSet, opened_clips, require_distinct_clips
 
-__all__ = ["DATASETS", "ClipSet", "DataSet", "dataset_named", "open_dataset", "require_distinct_clips"]
+__all__ = [
+    "DATASETS",
+    "ClipSet",
+    "DataSet",
+    "dataset_named",
+    "open_dataset",
+    "opened_clips",
+    "require_distinct_clips",
+]
 
 DATASETS: dict[str, DataSet] = {
     **folder.DATASETS,
+    **videos.DATASETS,
+    **realestate10k.DATASETS,
+    **kitti_odometry.DATASETS,
+    **nuscenes.DATASETS,
+    **panshot.DATASETS,
+    **panorama.DATASETS,
 }
 
 
@@ -45,5 +59,5 @@ def open_dataset(name: str, root: str | Path, **options: Any) -> ClipSet:
         )
     root = Path(root)
     if not root.is_dir():
-        raise FileNotFoundError(2, f"No such folder of {name}", str(root))
+        raise FileNotFoundError(2, "No such folder of clips", str(root))
     return kind.open(root, kind.options(**options))

@@ -1,0 +1,97 @@
+"""``merope data convert``: any data set with cameras into the plain folder of clips."""
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from merope.cli.data.reader_options import Reader, reader_options
+
+# How many broken clips are named; all of them are in the report beside the clips.
+_NAMED = 10
+# Videos disappear from the sites that hold them. A set of which more is missing is another set.
+_COMPARABLE = 0.99
+
+
+def convert(
+    root: Annotated[Path, tyro.conf.Positional],
+    *,
+    reader: Reader,
+    out: Path,
+    option: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = (),
+    frames: int | None = None,
+    stride_windows: int | None = None,
+    fps: float | None = None,
+    height: int | None = None,
+    width: int | None = None,
+    crop: bool = False,
+    allow_gaps: bool = False,
+    interpolate_poses: bool = False,
+    depth: bool = True,
+    source: str | None = None,
+    workers: int = 2,
+) -> int:
+    """Write the clips of a data set as a plain folder of clips: lossless frames, poses, lens, times, caption.
+
+    Run it again to go on where it was stopped. A clip that is broken, whose frames and poses do not belong together, or
+    that is too short costs that clip alone: it is named at the end and in OUT/convert.json, and the rest goes on. The
+    command fails if no clip at all went through. `merope data readers` lists the data sets, what they expect on disk, and
+    their options.
+
+    Args:
+        root: Folder of the data set.
+        reader: Kind of data set.
+        out: Folder of clips that is written.
+        option: An option of the reader, as NAME=VALUE; may be given several times.
+        frames: Cut windows of this many frames; by default clips are kept whole.
+        stride_windows: Frames from the start of a window to that of the next; by default windows share no frame.
+        fps: Frames per second that faster clips are thinned to, the nearest frames with their own poses.
+        height: Rows that frames and lens are resized to, pixels; by default as they are.
+        width: Columns that frames and lens are resized to, pixels.
+        crop: Cut clips of another shape about the middle, where they would be left out.
+        allow_gaps: Let clips and windows reach over missing frames (steps of more than 1.5 frame periods).
+        interpolate_poses: With --fps, put poses at even times, up to half a frame from when their frames were taken.
+        depth: Keep depth maps, where there are any.
+        source: Name of the data set that clips are given; by default the reader's.
+        workers: Threads that decode and write.
+    """
+    from merope.data.datasets import open_dataset
+    from merope.recipes.convert import REPORT, ConvertConfig, convert_clips
+
+    config = ConvertConfig(
+        num_frames=frames,
+        window_stride=stride_windows,
+        fps=fps,
+        height=height,
+        width=width,
+        crop=crop,
+        allow_gaps=allow_gaps,
+        interpolate_poses=interpolate_poses,
+        depth=depth,
+    )
+    options = reader_options(reader, option)
+    clips = open_dataset(reader, root, **options)
+    report = convert_clips(
+        clips,
+        out,
+        config,
+        described={"reader": reader, "options": options},
+        source=source,
+        workers=workers,
+    )
+    words = "clips" if frames is None else "windows"
+    print(f"{out}: {report.written} {words} written, {report.there} were there")
+    print(f"{report.through} of {len(clips)} clips of {root} went through")
+    if report.through < _COMPARABLE * len(clips):
+        print(
+            "note: fewer than 99 % are there, so results on them are not comparable with those on the whole set"
+        )
+    for note in report.notes[:_NAMED]:
+        print(f"note: {note}")
+    if len(report.notes) > _NAMED:
+        print(f"note: {len(report.notes) - _NAMED} more, in {REPORT}")
+    for error in report.broken[:_NAMED]:
+        print(f"left out: {error}")
+    if len(report.broken) > _NAMED:
+        print(f"left out: {len(report.broken) - _NAMED} more, named in {REPORT}")
+    return 0 if report.written + report.there else 1

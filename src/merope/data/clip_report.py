@@ -1,0 +1,39 @@
+"""What a clip amounts to, in a few numbers that show a wrong unit, missing frames or a still camera at a glance."""
+
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from merope.data.clip import Clip
+
+# A camera that is carried or driven covers between a millimetre and 20 metres from one frame to the next.
+_STEPS_M = (1e-3, 20.0)
+
+
+def clip_report(clip: Clip) -> dict[str, Any]:
+    """Frames, rate, size, unit, extent of the path and steps in time, as JSON values; nothing is decoded.
+
+    ``notes`` are sentences about what is unlikely to be meant.
+    """
+    centers, steps, timing = clip.poses.center_world, clip.poses.step_lengths, clip.timing
+    median_step = float(steps.median()) if len(steps) else 0.0
+    notes = []
+    if clip.unit == "m" and len(steps) and not _STEPS_M[0] <= median_step <= _STEPS_M[1]:
+        notes.append(
+            f"its camera moves {median_step:.3g} m from frame to frame (median): it stands still, or the unit is not metres"
+        )
+    return {
+        "frames": len(clip),
+        "fps": clip.fps,
+        "height": clip.lens.height,
+        "width": clip.lens.width,
+        "lens": clip.lens.model,
+        "unit": clip.unit,
+        "path_length": clip.poses.path_length,
+        "median_step": median_step,
+        "largest_baseline": float(torch.linalg.vector_norm(centers - centers[0], dim=-1).max()),
+        "dt_s": None if timing is None else asdict(timing),
+        "has_caption": bool(clip.caption),
+        "notes": notes,
+    }
