@@ -1,7 +1,7 @@
-"""Inverting lens polynomials: where they stop being monotone, and their inverse below that."""
+"""Lens polynomials: where they stop being monotone, and their inverse below that."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -11,6 +11,9 @@ from torch import Tensor
 # Slopes below this are treated as this when a gradient is divided by them: at a fold the exact gradient
 # of an inverse is infinite.
 MIN_SLOPE = 1e-9
+# No plane is searched further out: 89.4 degrees of a pinhole, several turns of a fisheye, and seventh powers
+# stay within float32.
+MAX_RADIUS = 100.0
 
 
 def edge_tolerance(like: Tensor) -> float:
@@ -27,6 +30,19 @@ def first_positive_root(*ascending: float) -> float:
     roots = np.roots(ascending[::-1])
     real = roots.real[(np.abs(roots.imag) <= 1e-9 * np.abs(roots)) & (roots.real > 0)]
     return float(real.min()) if real.size else math.inf
+
+
+def polynomial(argument: Tensor, coefficients: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """``t + c_2 t^2 + c_3 t^3 + ...`` and its derivative; the coefficients begin with c_2."""
+    value, slope = torch.zeros_like(argument), torch.zeros_like(argument)
+    for power, c in reversed(list(enumerate(coefficients, start=2))):
+        value, slope = argument * (c + value), argument * (power * c + slope)
+    return argument * (1 + value), 1 + slope
+
+
+def fold_of_polynomial(*coefficients: float) -> float:
+    """Smallest positive argument at which :func:`polynomial` stops growing, infinity if it never does."""
+    return first_positive_root(1.0, *(power * c for power, c in enumerate(coefficients, start=2)))
 
 
 def invert_increasing(

@@ -20,7 +20,8 @@ ON_AXIS = 1e-12
 class RadialLens(CameraModel):
     """A lens with ``|(x, y)| = radius(theta)``, theta being the angle from the axis.
 
-    A model gives the increasing function and the angle where it folds; this class does the rest. Invalid:
+    A model gives the increasing function, of slope 1 at the axis, and the angle where it folds; this class
+    does the rest. One whose formula is the inverse, the angle at a radius, gives ``_theta`` too. Invalid:
     angles beyond ``theta_limit`` even where the polynomial comes back into the image, and the exact
     backward axis, which has no azimuth.
     """
@@ -35,6 +36,10 @@ class RadialLens(CameraModel):
     @abstractmethod
     def _fold_theta(self) -> Tensor:
         """Smallest angle [*view] at which the radius stops growing, infinity if it never does."""
+
+    def _theta(self, radius: Tensor, limit: Tensor) -> Tensor:
+        """Angle at a radius between 0 and that of the angle ``limit``."""
+        return invert_increasing(self._radius, radius, limit)
 
     def _check_lens(self) -> None:
         # Half a turn in float32 is a little more than half a turn.
@@ -54,11 +59,11 @@ class RadialLens(CameraModel):
         largest = self._radius(limit)[0].detach()
         valid = ~off_axis | (radius.detach() <= largest * (1 + edge_tolerance(x)))
         target = torch.minimum(torch.where(off_axis & valid, radius, 0), largest)
-        theta = invert_increasing(self._radius, target, limit)
+        theta = self._theta(target, limit)
         sine, cosine = torch.sin(theta), torch.cos(theta)
         # A whole circle of the plane would be the backward axis.
         valid = valid & ((cosine > 0) | (sine > ON_AXIS))
-        scale = torch.where(off_axis, sine / radius, 1 / self._axis_slope(x))
+        scale = torch.where(off_axis, sine / radius, 1)
         return torch.stack((x * scale, y * scale, cosine), -1), valid
 
     def _points_to_plane(self, points_cam: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -71,8 +76,5 @@ class RadialLens(CameraModel):
         valid = torch.where(off_axis, theta.detach() <= limit * (1 + edge_tolerance(x)), z > 0)
         radius = self._radius(torch.where(valid, theta, 0))[0]
         ahead = torch.where(off_axis | (z <= 0), 1, z)
-        scale = torch.where(off_axis, radius / side, self._axis_slope(x) / ahead)
+        scale = torch.where(off_axis, radius / side, 1 / ahead)
         return x * scale, y * scale, valid
-
-    def _axis_slope(self, like: Tensor) -> Tensor:
-        return self._radius(torch.zeros_like(like))[1]

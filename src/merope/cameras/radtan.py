@@ -15,11 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from merope.cameras.inverse import MIN_SLOPE, edge_tolerance, first_positive_root, invert_increasing
+from merope.cameras.inverse import (
+    MAX_RADIUS,
+    MIN_SLOPE,
+    edge_tolerance,
+    first_positive_root,
+    invert_increasing,
+)
 from merope.cameras.parameters import Parameter, align, per_view
-
-# 89.4 degrees: no calibration is fitted further out, and seventh powers stay within float32.
-MAX_RADIUS = 100.0
 
 
 class RadialTangential(NamedTuple):
