@@ -129,13 +129,67 @@ COMMANDS: dict[str, Command | Group] = {
             ),
         },
     ),
+    "poses": Group(
+        "files of camera poses: what they are, other formats and conventions, how they look",
+        {
+            "inspect": Command(
+                "merope.cli.poses.inspect",
+                "inspect",
+                "say what a pose file is: format, convention, unit, motion, and what is wrong with it",
+            ),
+            "convert": Command(
+                "merope.cli.poses.convert", "convert", "write poses in another format or convention"
+            ),
+            "plot": Command("merope.cli.poses.plot", "plot", "draw paths from above, their height and speed"),
+            "agree": Command(
+                "merope.cli.poses.agree", "agree", "measure whether poses and a video belong together"
+            ),
+        },
+    ),
+    "lens": Group(
+        "lenses in calibration files",
+        {
+            "info": Command(
+                "merope.cli.lens.info", "info", "model, parameters, fields of view, which pixels have a ray"
+            ),
+            "rays": Command("merope.cli.lens.rays", "rays", "the rays of pixels, as CSV"),
+            "compare": Command(
+                "merope.cli.lens.compare", "compare", "how far apart the rays of two lenses are"
+            ),
+        },
+    ),
     "data": Group(
         "prepare clips for training",
         {
+            "readers": Command(
+                "merope.cli.data.readers",
+                "readers",
+                "list the data sets that can be read, what each expects on disk, and its options",
+            ),
+            "convert": Command(
+                "merope.cli.data.convert",
+                "convert",
+                "write the clips of any data set as a plain folder of clips",
+            ),
             "encode": Command(
                 "merope.cli.data.encode",
                 "encode",
                 "encode clips and captions once, into a cache that training reads",
+            ),
+            "prototypes": Command(
+                "merope.cli.data.prototypes",
+                "prototypes",
+                "the motions that stand for all clips, and a split with the cluster of each",
+            ),
+            "select": Command(
+                "merope.cli.data.select",
+                "select",
+                "pick the trajectories that stand for a data set in an evaluation, and their turns",
+            ),
+            "motions": Command(
+                "merope.cli.data.motions",
+                "motions",
+                "draw what cameras do, from above and by source (Figure 4)",
             ),
         },
     ),

@@ -8,7 +8,29 @@ from merope.cli.usage import UsageError
 if TYPE_CHECKING:
     from merope.data.pose_table import ReadOptions
 
-Format = Literal["kitti", "tum", "npy", "npz", "merope"]
+Format = Literal[
+    "kitti",
+    "tum",
+    "npy",
+    "npz",
+    "merope",
+    "kitti360",
+    "euroc",
+    "realestate10k",
+    "panshot",
+    "comma2k19",
+    "rds-hq",
+    "aria",
+    "argoverse2",
+    "tri-dgp",
+    "colmap",
+    "colmap-binary",
+    "nerfstudio",
+    "recammaster",
+    "motionctrl",
+    "ac3d",
+    "nuscenes",
+]
 Unit = Literal["m", "normalized", "unknown"]
 Axes = Literal["opencv", "opengl", "flu", "frd", "unreal"]
 Direction = Literal["camera-to-world", "world-to-camera"]
@@ -34,6 +56,8 @@ class ReadFlags:
     """Which camera, in a file or folder of several."""
     scene: str | None = None
     """Which scene, sequence or trajectory, in a file or folder of several."""
+    undo_applied_transform: bool = False
+    """Take out the change of the world that a nerfstudio file states of its own poses."""
     time_unit: Literal["s", "ms", "us", "ns"] = "s"
     """Unit of the time stamps in the file."""
     delimiter: Literal["space", "comma"] = "space"

@@ -78,7 +78,7 @@ def draw_bev(
         axes.plot(centers[-1, 0], centers[-1, 2], color=color, marker="o", ms=5)
     axes.plot(start[-1, 0], start[-1, 2], color=_COMMANDED, marker="o", ms=5)
     axes.plot(0, 0, color=_COMMANDED, marker="^", ms=9, ls="none")
-    _equal_metres(axes)
+    equal_metres(axes)
     axes.set_xlabel(f"right of the first camera ({unit})")
     axes.set_ylabel(f"ahead of the first camera ({unit})")
     axes.grid(color="#dddddd", lw=0.6)
@@ -90,7 +90,7 @@ def draw_bev(
     return figure
 
 
-def _equal_metres(axes: Any) -> None:
+def equal_metres(axes: Any) -> None:
     """Equal scale, and limits that keep a straight road from becoming a hair: at least a fifth as wide as long."""
     axes.set_aspect("equal", adjustable="box")
     spans = np.array([axes.get_xlim(), axes.get_ylim()])
@@ -159,7 +159,7 @@ def plot_metres(
         axes.scatter(x, y, s=22, color=color, alpha=0.75, linewidths=0, label=text)
         ends = np.array([x.min(), x.max()])
         axes.plot(ends, line.slope * ends + line.intercept, color=color, lw=1.4, ls="--")
-    _equal_metres(axes)
+    equal_metres(axes)
     axes.set_xlabel(f"commanded {quantity} (m)")
     axes.set_ylabel(f"recovered {quantity} (m)")
     axes.grid(color="#dddddd", lw=0.6)

@@ -1,0 +1,1 @@
+"""`merope poses`: one file per command."""

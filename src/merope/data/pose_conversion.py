@@ -1,0 +1,188 @@
+"""`convert_poses`: poses from one file to another, in any format, convention, window, world and unit."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from merope.data.pose_files import PoseFile, load_pose_file, window, write_poses
+from merope.data.pose_formats import FORMATS
+from merope.data.pose_table import (
+    R_AXES_OPENCV,
+    Axes,
+    Direction,
+    PoseFileError,
+    ReadOptions,
+    read_table,
+)
+from merope.geometry.poses import Poses, Unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What is done to poses between two files, in the order of the fields."""
+
+    mount: Path | None = None
+    """File with the 3 x 4 matrix from camera (OpenCV axes) to body coordinates, see `read_mount`."""
+    mount_axes: Axes = "opencv"
+    """Axes of the body in that file."""
+    start: int = 0
+    """First pose that is kept."""
+    count: int | None = None
+    """How many are kept; all that follow where it is None."""
+    step: int = 1
+    """Which of those: every step-th."""
+    rebase: bool = False
+    """Whether the first camera becomes the world."""
+    scale: float | None = None
+    """What every length is multiplied by; goes with ``to_unit``."""
+    to_unit: Unit | None = None
+    """What a length of 1 is after that."""
+
+    def __post_init__(self) -> None:
+        if (self.scale is None) != (self.to_unit is None):
+            raise ValueError(
+                "scale and to_unit go together (--scale, --to-unit): a change of scale changes what a length of 1 is. What "
+                "it is in the file that is read is said with unit (--unit)."
+            )
+        if self.scale is not None and not self.scale > 0:
+            raise ValueError(f"scale (--scale) must be > 0; got {self.scale:g}.")
+
+    def apply(self, poses: Poses) -> Poses:
+        """The changed poses."""
+        if self.mount is not None:
+            poses = poses.mounted(*read_mount(self.mount, self.mount_axes))
+        poses = window(poses, start=self.start, count=self.count, step=self.step)
+        if self.rebase:
+            poses = poses.rebase_to_first()
+        if self.scale is not None and self.to_unit is not None:
+            poses = Poses(
+                R_world_cam=poses.R_world_cam,
+                center_world=poses.center_world * self.scale,
+                times=poses.times,
+                unit=self.to_unit,
+                projection_error=poses.projection_error,
+            )
+        return poses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversion:
+    """What was written, and what became of it."""
+
+    poses: Poses
+    lost: tuple[str, ...]
+    """What the written file does not say, found by reading it again; one clause each."""
+    difference: float
+    """Largest entry by which the matrices differ that were written and read again."""
+    notes: tuple[str, ...]
+    """What a user should know of the file that was read, one sentence each."""
+
+
+def convert_poses(
+    source: str | Path,
+    target: str | Path,
+    *,
+    format: str,
+    to: str,
+    options: ReadOptions | None = None,
+    times: Float[Tensor, "time"] | None = None,
+    changes: Changes | None = None,
+    to_direction: Direction | None = None,
+    to_axes: Axes | None = None,
+    overwrite: bool = False,
+) -> Conversion:
+    """Read ``source`` in ``format``, change the poses, write them to ``target`` in the format ``to`` and read that again.
+
+    ``to_direction`` and ``to_axes`` are for bare matrices, see `merope.data.write_poses`.
+
+    Raises:
+        PoseFileError: if the source cannot be read, or the target is there and is not to be overwritten.
+        ValueError: if a format is unknown or cannot hold the poses.
+        TrajectoryError: if the window does not fit.
+    """
+    target = Path(target)
+    if target.exists() and not overwrite:
+        raise PoseFileError(f"{target} is there already. Overwrite it with overwrite=True (--overwrite).")
+    loaded = load_pose_file(source, format=format, times=times, options=options)
+    poses = (changes or Changes()).apply(loaded.poses)
+    keeps_policy = to in FORMATS and FORMATS[to].keeps_pose_policy
+    write_poses(
+        target,
+        poses,
+        format=to,
+        camera=loaded.camera,
+        pose_policy=loaded.pose_policy if keeps_policy else None,
+        direction=to_direction,
+        axes=to_axes,
+    )
+    again = load_pose_file(
+        target, format=to, options=ReadOptions(direction=to_direction, camera_axes=to_axes)
+    )
+    difference = (again.poses.T_world_cam - poses.T_world_cam).abs().max()
+    notes = [*loaded.notes] if loaded.projection_note is None else [loaded.projection_note, *loaded.notes]
+    if loaded.body != "camera" and (changes is None or changes.mount is None):
+        notes.append(f"these are poses of the {loaded.body}, not of a camera on it: see mount (--mount)")
+    return Conversion(
+        poses=poses,
+        lost=_lost(loaded, again, poses.unit, to_direction, to_axes),
+        difference=float(difference),
+        notes=tuple(notes),
+    )
+
+
+def _lost(
+    loaded: PoseFile, again: PoseFile, unit: Unit, direction: Direction | None, axes: Axes | None
+) -> tuple[str, ...]:
+    """What a file lacks when it is read again."""
+    carried = {
+        "times": (loaded.poses.times, again.poses.times),
+        "the lens": (loaded.camera, again.camera),
+        "names of frames": (loaded.names, again.names),
+        "the pose policy of latent frames": (loaded.pose_policy, again.pose_policy),
+    }
+    lost = [
+        f"{what} {'has' if what.startswith('the') else 'have'} no place in it"
+        for what, (before, after) in carried.items()
+        if before is not None and after is None
+    ]
+    if again.poses.unit != unit:
+        lost.append(
+            f"it is read as {again.poses.unit!r} where the unit is {unit!r}: pass --unit {unit} to its readers"
+        )
+    flags = [
+        f"{flag} {value}" for flag, value in (("--direction", direction), ("--camera-axes", axes)) if value
+    ]
+    if flags:
+        lost.append(f"it does not say its convention: pass {' '.join(flags)} to its readers")
+    return tuple(lost)
+
+
+def read_mount(path: str | Path, axes: Axes) -> tuple[Float[Tensor, "3 3"], Float[Tensor, "3"]]:
+    """Where a camera sits on its body, as `Poses.mounted` takes it, from a text file with a 3 x 4 or 4 x 4 matrix.
+
+    The matrix takes coordinates in the camera's OpenCV axes to the body's, which are ``axes`` ("flu" for most vehicles);
+    its last column is the camera's centre there.
+
+    Raises:
+        PoseFileError: if the file does not hold such a matrix.
+    """
+    table = read_table(Path(path), ReadOptions())
+    if table.values.size not in (12, 16):
+        raise PoseFileError(
+            f"{path} must hold a 3 x 4 or 4 x 4 matrix, 12 or 16 numbers; got {table.values.size}."
+        )
+    matrix = torch.from_numpy(table.values.reshape(-1, 4).copy())
+    rotation, center = matrix[:3, :3], matrix[:3, 3]
+    error = float((rotation.mT @ rotation - torch.eye(3, dtype=torch.float64)).abs().max())
+    if error > 1e-6 or float(torch.linalg.det(rotation)) < 0:
+        raise PoseFileError(
+            f"{path}: the matrix is no rotation; R^T R is off by {error:.2g}, its determinant is "
+            f"{float(torch.linalg.det(rotation)):.3g}. Give the camera's axes and centre in the body's."
+        )
+    if axes == "unreal":
+        raise ValueError("a mount has right-handed axes: mount_axes (--mount-axes) cannot be 'unreal'.")
+    R_opencv_axes = torch.from_numpy(R_AXES_OPENCV[axes].T.copy())
+    return R_opencv_axes @ rotation, R_opencv_axes @ center

@@ -1,0 +1,415 @@
+"""`inspect_poses`: what a pose file is, what its poses measure, what is odd about it, and which option would mend that."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from merope.data.pose_facts import (
+    JUMP_DEG,
+    OUTLIER_MADS,
+    STATIC_DEG,
+    STATIC_METRES,
+    STATIC_SHARE,
+    PoseFacts,
+    TimeFacts,
+    pose_facts,
+)
+from merope.data.pose_files import load_pose_file
+from merope.data.pose_formats import FORMATS, PoseFormat, RawPoses
+from merope.data.pose_readings import Reading, Verdict, judge, readings
+from merope.data.pose_table import PoseFileError, ReadOptions, explain_columns, read_table
+from merope.geometry.poses import Unit
+
+STEP_METRES = (1e-3, 20.0)
+"""Median steps outside of this are no likely metres per frame."""
+SPEED_METRES = 100.0
+"""Metres a second beyond which a median speed is no likely one."""
+_LIKELY_STEP = (5e-3, 5.0)
+_LIKELY_SPACING = (1e-3, 10.0)
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A format that a file may be in, and why."""
+
+    format: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixFacts:
+    """Rotation matrices as they stand in the file, before anything is mended."""
+
+    rt_r_error: float
+    """Largest entry of R^T R - I."""
+    r_rt_error: float
+    """Largest entry of R R^T - I."""
+    min_determinant: float
+    max_determinant: float
+    left_handed: int
+    """Matrices with a negative determinant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something odd, and command line flags that may mend it: alternatives, not a set."""
+
+    kind: str
+    text: str
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What is known of a pose file; everything from ``format`` on is None where several formats are possible."""
+
+    path: str
+    candidates: tuple[Candidate, ...]
+    format: str | None = None
+    body: str | None = None
+    unit: Unit | None = None
+    matrices: MatrixFacts | None = None
+    facts: PoseFacts | None = None
+    reading: Reading | None = None
+    """The reading that was asked for: that of the format, unless options say otherwise."""
+    readings: tuple[Reading, ...] = ()
+    verdict: Verdict | None = None
+    frame_ids: tuple[int, int, int] | None = None
+    """First and last frame number, and how many are missing between them."""
+    camera: Mapping[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it; nothing is rounded."""
+        return asdict(self)
+
+
+def recognised_formats(path: str | Path) -> tuple[Candidate, ...]:
+    """The formats that a file or folder looks like, with the reason for each."""
+    found = []
+    for name, kind in FORMATS.items():
+        reason = None if kind.recognise is None else kind.recognise(Path(path))
+        if reason is not None:
+            found.append(Candidate(format=name, reason=reason))
+    return tuple(found)
+
+
+def inspect_poses(
+    path: str | Path,
+    *,
+    format: str | None = None,
+    options: ReadOptions | None = None,
+    times: Float[Tensor, "time"] | None = None,
+) -> Inspection:
+    """What a pose file is. Without ``format`` the facts are there only where one format alone is possible.
+
+    Conventions are those of the format and of ``options``; the motion is held against them, and where it speaks for
+    others, `Verdict.better` and the findings say so. Nothing is read otherwise than asked.
+
+    Raises:
+        PoseFileError: if nothing is known of the file, or it cannot be read in the format; the message names the cure.
+    """
+    path, options = Path(path), options or ReadOptions()
+    if not path.exists():
+        raise PoseFileError(f"{path} does not exist.")
+    candidates = recognised_formats(path)
+    if format is None:
+        if not candidates:
+            raise _unknown(path, options)
+        if len(candidates) > 1:
+            return Inspection(path=str(path), candidates=candidates)
+        format = candidates[0].format
+    if format not in FORMATS:
+        raise ValueError(f"format must be one of {', '.join(FORMATS)}, got {format!r}.")
+    kind = FORMATS[format]
+    try:
+        raw = kind.read(path, options)
+    except PoseFileError as error:
+        others = [found for found in candidates if found.format != format]
+        seems = "; ".join(f"{found.format} (--format {found.format}): {found.reason}" for found in others)
+        raise PoseFileError(f"{error} It looks like {seems}." if others else str(error)) from None
+    return _inspected(path, format, kind, raw, options, times, candidates)
+
+
+def _unknown(path: Path, options: ReadOptions) -> PoseFileError:
+    if path.is_dir():
+        return PoseFileError(f"{path} is no folder of poses that is known here; name a pose file in it.")
+    table = read_table(path, options)
+    return explain_columns(path, table, "no known format was recognised in it")
+
+
+def _inspected(
+    path: Path,
+    format: str,
+    kind: PoseFormat,
+    raw: RawPoses,
+    options: ReadOptions,
+    times: Tensor | None,
+    candidates: tuple[Candidate, ...],
+) -> Inspection:
+    matrices = _matrix_facts(raw.matrices[:, :, :3])
+    found, order = _all_readings(path, kind, raw, options)
+    asked = next(
+        reading
+        for reading in found
+        if reading.direction == (options.direction or kind.direction)
+        and reading.camera_axes == (options.camera_axes or raw.axes or kind.axes)
+        and reading.quaternion_order == order
+    )
+    unit = options.unit or raw.unit or kind.unit
+    stamps = times if times is not None else raw.times
+    stamps = None if stamps is None else torch.as_tensor(stamps, dtype=torch.float64)
+    findings = []
+    try:
+        poses = load_pose_file(path, format=format, times=times, options=options).poses
+        R_world_cam, center_world = poses.R_world_cam, poses.center_world
+    except PoseFileError as error:
+        # Lengths and turns between neighbours are the same in a mirrored world.
+        R_world_cam, center_world = _as_they_are(raw.matrices, asked)
+        findings.append(_refusal(error, matrices, options))
+    facts = pose_facts(R_world_cam, center_world, times=stamps, metric=unit == "m")
+    verdict = judge(found, asked, moves=facts.moves and not facts.static)
+    if verdict.outcome == "disagrees":
+        findings.append(
+            Finding(
+                kind="convention",
+                text=verdict.text,
+                flags=tuple(_flags(reading.changes_from(asked)) for reading in verdict.better),
+            )
+        )
+    findings += _unit_findings(facts, unit)
+    if facts.times is not None and times is None:
+        findings += _time_findings(path, kind, facts.times, options)
+    findings += _motion_findings(facts, unit)
+    ids = raw.frame_ids
+    return Inspection(
+        path=str(path),
+        candidates=candidates,
+        format=format,
+        body=raw.body or kind.body,
+        unit=unit,
+        matrices=matrices,
+        facts=facts,
+        reading=asked,
+        readings=found,
+        verdict=verdict,
+        frame_ids=None if not ids else (ids[0], ids[-1], ids[-1] - ids[0] + 1 - len(ids)),
+        camera=raw.camera,
+        notes=raw.notes,
+        findings=tuple(findings),
+    )
+
+
+def _matrix_facts(rotations: Float[np.ndarray, "time 3 3"]) -> MatrixFacts:
+    transposed = rotations.transpose(0, 2, 1)
+    determinants = np.linalg.det(rotations)
+    return MatrixFacts(
+        rt_r_error=float(np.abs(transposed @ rotations - np.eye(3)).max()),
+        r_rt_error=float(np.abs(rotations @ transposed - np.eye(3)).max()),
+        min_determinant=float(determinants.min()),
+        max_determinant=float(determinants.max()),
+        left_handed=int((determinants < 0).sum()),
+    )
+
+
+def _all_readings(
+    path: Path, kind: PoseFormat, raw: RawPoses, options: ReadOptions
+) -> tuple[tuple[Reading, ...], str | None]:
+    """Every reading of the matrices, and the quaternion order as asked, None where the file holds no quaternions."""
+    other = _read_with(path, kind, options, quaternion_order=_other_order(options.quaternion_order))
+    if other is None or other.matrices.shape != raw.matrices.shape or (other.matrices == raw.matrices).all():
+        return readings(raw.matrices), None
+    order = options.quaternion_order
+    return (
+        readings(raw.matrices, quaternion_order=order)
+        + readings(other.matrices, quaternion_order=_other_order(order)),
+        order,
+    )
+
+
+def _other_order(order: str) -> str:
+    return "wxyz" if order == "xyzw" else "xyzw"
+
+
+def _read_with(path: Path, kind: PoseFormat, options: ReadOptions, **changes: Any) -> RawPoses | None:
+    """The file read otherwise; None where that cannot be."""
+    try:
+        return kind.read(path, replace(options, **changes))
+    except PoseFileError:
+        return None
+
+
+def _as_they_are(matrices: Float[np.ndarray, "time 3 4"], reading: Reading) -> tuple[Tensor, Tensor]:
+    """Rotations and centres of matrices that `Poses` refuses, with the scale taken out of the rotations."""
+    rotations, offsets = (
+        torch.from_numpy(matrices[:, :, :3].copy()),
+        torch.from_numpy(matrices[:, :, 3].copy()),
+    )
+    scale = torch.linalg.det(rotations).abs().pow(1 / 3)
+    rotations = rotations / scale.clamp_min(1e-12)[:, None, None]
+    if reading.direction == "world-to-camera":
+        return rotations.mT, -(rotations.mT @ offsets[..., None]).squeeze(-1)
+    return rotations, offsets
+
+
+def _refusal(error: PoseFileError, matrices: MatrixFacts, options: ReadOptions) -> Finding:
+    """Why the file is refused as asked, and the flags that may mend it."""
+    flags: tuple[str, ...] = ()
+    kind = "refused"
+    if matrices.rt_r_error > options.tolerance:
+        kind = "not-orthonormal"
+        if matrices.rt_r_error < 0.05:
+            flags = (f"--tolerance {_rounded_up(matrices.rt_r_error)}",)
+    elif matrices.left_handed:
+        kind, flags = "left-handed", ("--mirror x", "--mirror y", "--mirror z")
+    return Finding(kind=kind, text=str(error), flags=flags)
+
+
+def _rounded_up(value: float) -> str:
+    magnitude = 10 ** np.floor(np.log10(value))
+    return f"{np.ceil(value / magnitude * 1.0001) * magnitude:.0e}"
+
+
+def _unit_findings(facts: PoseFacts, unit: Unit) -> list[Finding]:
+    step, per = facts.median_step, "per pose"
+    if not facts.moves or facts.static:
+        return []
+    if unit == "m" and facts.speed is not None and facts.speed[1] > SPEED_METRES and step <= STEP_METRES[1]:
+        return [
+            Finding(
+                kind="unit",
+                text=f"the median speed would be {facts.speed[1]:.4g} m/s: lengths are not metres, or times not seconds",
+            )
+        ]
+    if unit != "normalized" and step > STEP_METRES[1]:
+        smaller = {"millimetres": 1e-3, "centimetres": 1e-2}
+        likely = {
+            name: factor
+            for name, factor in smaller.items()
+            if _LIKELY_STEP[0] <= step * factor <= _LIKELY_STEP[1]
+        }
+        return [
+            Finding(
+                kind="unit",
+                text=f"the median step is {step:.4g} {per}, too long for metres; "
+                + (" or ".join(likely) if likely else "another unit")
+                + "?",
+                flags=tuple(f"--scale {factor:g} --to-unit m" for factor in likely.values()),
+            )
+        ]
+    if unit == "m" and step < STEP_METRES[0]:
+        return [
+            Finding(
+                kind="unit",
+                text=f"the median step is {step:.4g} m {per}, too short for a moving camera: lengths that were normalised, "
+                "kilometres, or a camera that hardly moves",
+                flags=("--unit normalized",),
+            )
+        ]
+    if unit == "unknown":
+        return [
+            Finding(
+                kind="unit-unknown",
+                text=f"nothing says what a length of 1 is; the median step is {step:.4g}",
+                flags=("--unit m", "--unit normalized"),
+            )
+        ]
+    return []
+
+
+def _time_findings(path: Path, kind: PoseFormat, times: TimeFacts, options: ReadOptions) -> list[Finding]:
+    spacing = times.median_spacing
+    if times.count < 2 or _LIKELY_SPACING[0] / 10 <= spacing <= _LIKELY_SPACING[1]:
+        return []
+    written = spacing / _SECONDS[options.time_unit]
+    likely = [
+        name
+        for name, seconds in _SECONDS.items()
+        if name != options.time_unit and _LIKELY_SPACING[0] <= written * seconds <= _LIKELY_SPACING[1]
+    ]
+    # Some formats fix the unit of their stamps, and no option changes it.
+    changed = _read_with(path, kind, options, time_unit=likely[0]) if likely else None
+    flags = tuple(f"--time-unit {name}" for name in likely)
+    if changed is None or changed.times is None or float(changed.times[-1] - changed.times[0]) == times.span:
+        flags = ()
+    return [
+        Finding(
+            kind="times", text=f"poses are {spacing:.4g} s apart, which is no rate of a video", flags=flags
+        )
+    ]
+
+
+def _motion_findings(facts: PoseFacts, unit: Unit) -> list[Finding]:
+    found = []
+    near = f"{STATIC_METRES:g} m" if unit == "m" else f"{STATIC_SHARE:g} of the largest coordinate"
+    if facts.static:
+        found.append(
+            Finding(
+                kind="static",
+                text=f"the camera stands still: every pose is within {near} and {STATIC_DEG:g} deg of the first",
+            )
+        )
+    elif facts.duplicates:
+        found.append(
+            Finding(
+                kind="duplicates",
+                text=f"{len(facts.duplicates)} poses repeat the one before to the last digit: {_some(facts.duplicates)}",
+            )
+        )
+    if facts.step_jumps and not facts.static:
+        found.append(
+            Finding(
+                kind="jumps",
+                text=f"{len(facts.step_jumps)} steps are longer than the median by {OUTLIER_MADS:g} deviations (MAD) and by "
+                f"half: to poses {_some(facts.step_jumps)}",
+            )
+        )
+    if facts.rotation_jumps:
+        found.append(
+            Finding(
+                kind="rotation-jumps",
+                text=f"{len(facts.rotation_jumps)} turns of more than {JUMP_DEG:g} deg from one pose to the next: to poses "
+                f"{_some(facts.rotation_jumps)}",
+            )
+        )
+    if facts.times is not None and facts.times.gaps:
+        found.append(
+            Finding(
+                kind="gaps",
+                text=f"{len(facts.times.gaps)} gaps in time, the longest {facts.times.max_spacing:.4g} s, where "
+                f"{facts.times.median_spacing:.4g} s is usual: before poses {_some(facts.times.gaps)}",
+            )
+        )
+    return found
+
+
+def _some(indices: tuple[int, ...], most: int = 8) -> str:
+    return ", ".join(map(str, indices[:most])) + (", ..." if len(indices) > most else "")
+
+
+def _flags(changes: Mapping[str, Any]) -> str:
+    """Fields of `ReadOptions` as flags of the command line."""
+    return " ".join(
+        f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
+        for name, value in changes.items()
+    )
+
+
+def flags_of(options: ReadOptions) -> str:
+    """The flags that give these options; empty for the default ones."""
+    default = ReadOptions()
+    return _flags(
+        {
+            field.name: getattr(options, field.name)
+            for field in fields(ReadOptions)
+            if getattr(options, field.name) != getattr(default, field.name)
+        }
+    )

@@ -1,0 +1,122 @@
+"""Which convention a file's matrices are in, by the motion: most cameras, and all cars, move the way they look.
+
+Evidence for a reader of the file, never applied by itself: a camera may well move sideways, or backwards.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from jaxtyping import Float
+
+from merope.data.pose_table import R_AXES_OPENCV, Axes, Direction
+
+FITS = 0.7
+"""A reading explains the motion where the mean cosine between motion and viewing direction is at least this (45 degrees)."""
+CLEARLY = 0.3
+"""A reading explains it better than another where its cosine is larger by more than this."""
+TIE = 0.05
+"""Readings whose cosines differ by less are not told apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One way to read the matrices of a file, and how the cameras move under it."""
+
+    direction: Direction
+    camera_axes: Axes
+    quaternion_order: str | None = None
+    """Where the file holds quaternions: the order that was assumed."""
+    heading: float
+    """Mean cosine between viewing direction and motion, each step weighted by its length; 0 where nothing moves."""
+    path_length: float
+    max_step: float
+
+    def changes_from(self, other: "Reading") -> dict[str, str]:
+        """Fields of `ReadOptions` to set to get from ``other`` to this reading."""
+        names = ("direction", "camera_axes", "quaternion_order")
+        return {name: getattr(self, name) for name in names if getattr(self, name) != getattr(other, name)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the motion says of the reading that was asked for."""
+
+    outcome: Literal["agrees", "disagrees", "silent"]
+    text: str
+    better: tuple[Reading, ...] = ()
+    """Readings under which the cameras move forward, where the one asked for does not; those nearest to it."""
+
+
+def readings(
+    matrices: Float[np.ndarray, "time 3 4"], *, quaternion_order: str | None = None
+) -> tuple[Reading, ...]:
+    """Both directions under all axes conventions, for matrices as a file holds them."""
+    found = []
+    for direction in get_args(Direction):
+        motion, path_length, max_step = _motion(matrices, direction)
+        for axes, R_axes_opencv in R_AXES_OPENCV.items():
+            found.append(
+                Reading(
+                    direction=direction,
+                    camera_axes=axes,
+                    quaternion_order=quaternion_order,
+                    heading=float(motion @ R_axes_opencv[:, 2]),
+                    path_length=path_length,
+                    max_step=max_step,
+                )
+            )
+    return tuple(found)
+
+
+def _motion(
+    matrices: Float[np.ndarray, "time 3 4"], direction: str
+) -> tuple[Float[np.ndarray, "3"], float, float]:
+    """Mean direction of motion in the axes that the matrices turn, weighted by length; path length and longest step."""
+    R_world_body, centers = matrices[:, :, :3], matrices[:, :, 3]
+    if direction == "world-to-camera":
+        R_world_body = R_world_body.transpose(0, 2, 1)
+        centers = -(R_world_body @ centers[:, :, None])[:, :, 0]
+    steps = np.diff(centers, axis=0)
+    lengths = np.linalg.norm(steps, axis=1)
+    total = float(lengths.sum())
+    if total == 0:
+        return np.zeros(3), 0.0, 0.0
+    # Halfway between two poses: the chord of an arc points between its two headings.
+    R_body_world = (R_world_body[:-1] + R_world_body[1:]).transpose(0, 2, 1) / 2
+    return (R_body_world @ steps[:, :, None])[:, :, 0].sum(axis=0) / total, total, float(lengths.max())
+
+
+def judge(found: Sequence[Reading], asked: Reading, *, moves: bool) -> Verdict:
+    """What the motion says of the reading ``asked``, one of those ``found``; ``moves`` is whether the cameras do."""
+    if not moves:
+        return Verdict(
+            outcome="silent",
+            text="the cameras do not move: nothing tells the direction or the axes of the matrices",
+        )
+    best = max(reading.heading for reading in found)
+    if asked.heading >= FITS and best - asked.heading <= CLEARLY:
+        return Verdict(
+            outcome="agrees",
+            text=f"the cameras move the way they look (mean cosine {asked.heading:.2f}), as read",
+        )
+    if best < FITS or best - asked.heading <= CLEARLY:
+        return Verdict(
+            outcome="silent",
+            text=f"the cameras move mostly across their viewing direction, however the file is read (mean cosine "
+            f"{asked.heading:.2f} as read, {best:.2f} at best): a sideways, orbiting or handheld motion does not tell "
+            "the direction or the axes of the matrices",
+        )
+    fitting = [reading for reading in found if reading.heading >= best - TIE]
+    fewest = min(len(reading.changes_from(asked)) for reading in fitting)
+    nearest = [reading for reading in fitting if len(reading.changes_from(asked)) == fewest]
+    # The direction is confused more often than axes are.
+    better = tuple(sorted(nearest, key=lambda reading: reading.direction == asked.direction))
+    way = "backwards" if asked.heading <= -FITS else "mostly across their viewing direction"
+    return Verdict(
+        outcome="disagrees",
+        text=f"as read, the cameras move {way} (mean cosine {asked.heading:.2f}); they move forward (up to {best:.2f}) "
+        "if the file is read otherwise",
+        better=better,
+    )
