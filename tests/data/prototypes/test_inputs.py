@@ -21,7 +21,7 @@ def drive(num: int, *, unit: str = "m", start: float = 6.4e6) -> Poses:
     """Straight ahead by 0.1 per frame, turned by a right angle to the left in its world, far from its origin."""
     R_world_cam = torch.tensor([[0.0, 0, -1], [0, 1, 0], [1, 0, 0]], dtype=torch.float64)
     centers = torch.zeros(num, 3, dtype=torch.float64)
-    centers[:, 0] = start - 0.1 * torch.arange(num)
+    centers[:, 0] = start - 0.1 * torch.arange(num, dtype=torch.float64)
     return Poses(R_world_cam=R_world_cam.expand(num, 3, 3), center_world=centers, unit=unit)
 
 

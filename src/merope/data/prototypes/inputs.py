@@ -179,7 +179,7 @@ def _loader(matrices: np.ndarray, number: int, unit: Unit) -> Callable[[], Poses
     import torch
 
     return lambda: Poses.from_matrices(
-        torch.from_numpy(np.asarray(matrices[number], dtype=np.float64)), unit=unit
+        torch.from_numpy(np.array(matrices[number], dtype=np.float64)), unit=unit
     )
 
 

@@ -1,8 +1,8 @@
 """Files of many trajectories at once: one array, and what each path is called.
 
 An ``.npz`` file holds ``centers`` [N, T, 3] or ``T_world_cam`` [N, T, 3 or 4, 4], and beside it ``ids`` [N], ``sources``
-([N] or one for all) and ``unit``, each of which may be missing. An ``.npy`` file is such an array alone. Centres are in the axes
-of the first camera of their path; matrices are camera-to-world, in OpenCV axes and any world.
+([N] or one for all) and ``unit``, each of which may be missing. An ``.npy`` file is such an array alone. Centres are in
+the axes of the first camera of their path; matrices are camera-to-world, in OpenCV axes and any world.
 """
 
 import tokenize
