@@ -52,7 +52,7 @@ def read_given_frames(path: str | Path, *, num_frames: int, fps: float) -> Given
 
 def _from_folder(folder: Path, num_frames: int) -> GivenFrames:
     entries = [entry for entry in folder.iterdir() if entry.suffix.lower() in PICTURES]
-    entries = sorted((entry for entry in entries if not entry.name.startswith(".")), key=_natural)
+    entries = sorted((entry for entry in entries if not entry.name.startswith(".")), key=by_number)
     if len(entries) < num_frames:
         raise MeropeError(
             f"{folder} has {len(entries)} pictures ({', '.join(sorted(PICTURES))}) and {num_frames} frames are to be given."
@@ -67,7 +67,7 @@ def _from_folder(folder: Path, num_frames: int) -> GivenFrames:
     return GivenFrames(frames=np.stack(pictures))
 
 
-def _natural(path: Path) -> list[tuple[int, str]]:
+def by_number(path: Path) -> list[tuple[int, str]]:
     """Sort key that puts frame_9 before frame_10."""
     parts = re.split(r"(\d+)", path.name)
     return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]

@@ -228,6 +228,14 @@ class Poses:
         offset = self.R_world_cam @ own_copy(center_body)
         return self._replace(self.R_world_cam @ rotation, self.center_world + offset, self.times)
 
+    def with_times(self, times: Float[Tensor, "time"]) -> Self:
+        """The same cameras at these capture times, seconds.
+
+        Raises:
+            ValueError: if there is not one time for each camera, or they do not increase.
+        """
+        return self._replace(self.R_world_cam, self.center_world, times)
+
     def scaled(self, factor: float) -> Self:
         """Centres multiplied by ``factor`` about the world origin; rotations and unit stay."""
         return self._replace(self.R_world_cam, self.center_world * factor, self.times)
