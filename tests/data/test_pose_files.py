@@ -41,10 +41,10 @@ def read_lines(tmp_path, lines, format, **options):
     return read_poses(path, format=format, options=ReadOptions(**options))
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", ["kitti", "tum", "npy", "npz", "merope"])
 @pytest.mark.parametrize("far", [0.0, 5572094.155])
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_every_format_round_trips_to_a_nanometre(tmp_path, format, far, suffix):
+def test_every_own_format_round_trips_to_a_nanometre(tmp_path, format, far, suffix):
     poses, path = sample(far=far), tmp_path / f"poses.{format}{suffix}"
     write_poses(path, poses, format=format)
     read = read_poses(path, format=format)
@@ -193,7 +193,11 @@ DIAGNOSES = {
     "nanoseconds": ("tum", [f"13050311021753{i}0000 0 0 0 0 0 0 1" for i in range(3)], "--time-unit ns"),
     "NaN": ("kitti", [*kitti_text(), " ".join(["nan"] * 12)], "line 5 holds a value that is not finite"),
     "infinity": ("tum", [*tum_text(), "2000 inf 0 0 0 0 0 1"], "line 5 holds"),
-    "quaternion": ("tum", ["0 1 2 3 0 0 0 2"], "line 1: .*unit quaternion, but have length 2"),
+    "quaternion": (
+        "tum",
+        ["0 1 2 3 0 0 0 2"],
+        "line 1: the quaternion should have unit length, but has length 2",
+    ),
     "time backwards": ("tum", list(reversed(tum_text())), "line 2: the stamp .* does not come after"),
     "scaled": ("kitti", ["2 0 0 1 0 2 0 2 0 0 2 3"], "line 1: .*scaled by 2"),
     "sheared": (

@@ -7,7 +7,7 @@ times, windows.
 import gzip
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -15,7 +15,17 @@ from jaxtyping import Float
 from torch import Tensor
 
 from merope.data.pose_formats import FORMATS, PoseFormat, RawPoses
-from merope.data.pose_table import R_AXES_OPENCV, PoseFileError, ReadOptions, read_table, read_text
+from merope.data.pose_formats.inversion import inverse_offsets, offsets_of_centers
+from merope.data.pose_formats.raw import PosePolicy
+from merope.data.pose_table import (
+    R_AXES_OPENCV,
+    Axes,
+    Direction,
+    PoseFileError,
+    ReadOptions,
+    read_table,
+    read_text,
+)
 from merope.errors import TrajectoryError
 from merope.files import atomic_folder, atomic_path
 from merope.geometry.poses import Poses, Unit
@@ -34,6 +44,8 @@ class PoseFile:
     camera: dict[str, Any] | None = None
     body: str = "camera"
     """What the poses are of: "camera", or "vehicle", "imu", "device". A camera on it is at `Poses.mounted`."""
+    pose_policy: PosePolicy | None = None
+    """Which pose of a group of frames each pose is, in a file of latent frames; None for one pose a frame."""
     notes: tuple[str, ...] = ()
     """What a user should know of this file, one sentence each."""
 
@@ -102,7 +114,8 @@ def load_pose_file(
         frame_ids=raw.frame_ids,
         names=raw.names,
         camera=raw.camera,
-        body=kind.body,
+        body=raw.body or kind.body,
+        pose_policy=raw.pose_policy,
         notes=raw.notes,
     )
 
@@ -128,7 +141,7 @@ def _settle_unit(path: Path, raw: RawPoses, options: ReadOptions, *, default: Un
 
 def _settle_convention(path: Path, raw: RawPoses, options: ReadOptions, kind: PoseFormat) -> np.ndarray:
     """Camera-to-world matrices in OpenCV axes and a right-handed world, refused with their place in the file."""
-    direction, axes = options.direction or kind.direction, options.camera_axes or kind.axes
+    direction, axes = options.direction or kind.direction, options.camera_axes or raw.axes or kind.axes
     rotations, offsets = raw.matrices[:, :, :3].copy(), raw.matrices[:, :, 3].copy()
     finite = np.isfinite(raw.matrices).all(axis=(1, 2))
     if not finite.all():
@@ -136,10 +149,13 @@ def _settle_convention(path: Path, raw: RawPoses, options: ReadOptions, kind: Po
             f"{path}, {raw.places[int(np.argmin(finite))]} holds a value that is not finite. "
             "Remove frames without a pose."
         )
-    error = np.abs(rotations.transpose(0, 2, 1) @ rotations - np.eye(3)).max(axis=(1, 2))
-    if (error > options.tolerance).any():
+    # Finite numbers of 1e200 have no finite square, and their error is NaN, which is larger than nothing.
+    with np.errstate(over="ignore", invalid="ignore"):
+        error = np.abs(rotations.transpose(0, 2, 1) @ rotations - np.eye(3)).max(axis=(1, 2))
+    if not (error <= options.tolerance).all():
         worst = int(np.argmax(error))
-        scale = float(np.cbrt(abs(np.linalg.det(rotations[worst]))))
+        with np.errstate(over="ignore", invalid="ignore"):
+            scale = float(np.cbrt(abs(np.linalg.det(rotations[worst]))))
         hint = (
             f" The matrix is scaled by {scale:.6g}: divide the rotations by that."
             if abs(scale - 1) > 1e-2
@@ -166,7 +182,7 @@ def _settle_convention(path: Path, raw: RawPoses, options: ReadOptions, kind: Po
             "left-handed engine has to have the axes of world and camera converted together."
         )
     if direction == "world-to-camera":
-        offsets = -(rotations.transpose(0, 2, 1) @ offsets[:, :, None])[:, :, 0]
+        offsets = inverse_offsets(rotations, offsets)
         rotations = rotations.transpose(0, 2, 1)
     to_opencv = R_AXES_OPENCV[axes]
     rotations = rotations @ to_opencv
@@ -176,20 +192,47 @@ def _settle_convention(path: Path, raw: RawPoses, options: ReadOptions, kind: Po
     return np.concatenate([rotations, offsets[:, :, None]], axis=2)
 
 
-def write_poses(path: str | Path, poses: Poses, *, format: str, camera: dict[str, Any] | None = None) -> None:
+def write_poses(
+    path: str | Path,
+    poses: Poses,
+    *,
+    format: str,
+    camera: dict[str, Any] | None = None,
+    pose_policy: PosePolicy | None = None,
+    direction: Direction | None = None,
+    axes: Axes | None = None,
+) -> None:
     """Write poses with every digit (reading them back gives the same to 1e-9 or better), in one step.
 
     A path that ends in .gz is compressed; a format of several files makes a folder. ``camera`` is `CameraModel.to_dict()`,
-    for the formats that keep a lens.
+    for the formats that keep a lens. ``pose_policy`` marks poses of latent frames, in this project's own formats.
+    ``direction`` and ``axes`` are for formats of bare matrices (kitti, npy), where another program wants another convention than
+    camera-to-world in OpenCV axes; such a file is read with the same in `ReadOptions`.
 
     Raises:
-        ValueError: if the format is unknown or needs what the poses lack.
+        ValueError: if the format is unknown, needs what the poses lack, or states its convention and is to have another.
         FileExistsError: if the folder of a format of several files is there already.
     """
-    writer = _format(format).write
+    kind = _format(format)
+    writer = kind.write
     if writer is None:
         raise ValueError(f"format {format!r} can be read, not written.")
-    content = writer(poses, camera)
+    if pose_policy not in (None, *get_args(PosePolicy)):
+        raise ValueError(f"pose_policy must be one of {get_args(PosePolicy)} or None, got {pose_policy!r}.")
+    if direction is not None or axes is not None:
+        if not kind.bare:
+            bare = " or ".join(repr(name) for name, other in FORMATS.items() if other.bare)
+            raise ValueError(
+                f"format {format!r} has one convention; direction and axes (--to-direction, --to-axes) are for {bare}."
+            )
+        poses = _in_convention(poses, direction or kind.direction, axes or kind.axes)
+    if pose_policy is None:
+        content = writer(poses, camera)
+    elif kind.keeps_pose_policy:
+        content = writer(poses, camera, pose_policy)
+    else:
+        keepers = " or ".join(repr(name) for name, other in FORMATS.items() if other.keeps_pose_policy)
+        raise ValueError(f"format {format!r} has no place for pose_policy. Use format {keepers}.")
     if not isinstance(content, bytes):
         with atomic_folder(path) as folder:
             for name, part in content.items():
@@ -200,6 +243,23 @@ def write_poses(path: str | Path, poses: Poses, *, format: str, camera: dict[str
         content = gzip.compress(content, mtime=0)
     with atomic_path(path) as temporary:
         temporary.write_bytes(content)
+
+
+def _in_convention(poses: Poses, direction: Direction, axes: Axes) -> Poses:
+    """Poses whose matrices are the numbers that a file in this convention holds; `_settle_convention` undoes it."""
+    R_axes_opencv = R_AXES_OPENCV[axes]
+    rotations, offsets = poses.R_world_cam.numpy() @ R_axes_opencv.T, poses.center_world.numpy()
+    if np.linalg.det(R_axes_opencv) < 0:
+        rotations, offsets = R_axes_opencv @ rotations, offsets @ R_axes_opencv.T
+    if direction == "world-to-camera":
+        rotations = rotations.transpose(0, 2, 1)
+        offsets = offsets_of_centers(rotations, offsets)
+    return Poses(
+        R_world_cam=torch.from_numpy(rotations),
+        center_world=torch.from_numpy(offsets),
+        times=poses.times,
+        unit=poses.unit,
+    )
 
 
 def window(poses: Poses, *, start: int = 0, count: int | None = None, step: int = 1) -> Poses:
@@ -247,16 +307,34 @@ def kitti_camera(poses: Poses, calibration: str | Path, *, camera: int) -> Poses
     Raises:
         PoseFileError: if the calibration has no usable row for the camera.
     """
+    projection = kitti_projection(calibration, camera=camera)
+    offset = torch.from_numpy(-np.linalg.solve(projection[:, :3], projection[:, 3]))
+    return poses.mounted(torch.eye(3, dtype=torch.float64), offset)
+
+
+def kitti_projection(calibration: str | Path, *, camera: int) -> Float[np.ndarray, "3 4"]:
+    """The projection matrix P = K [I | t] of a rectified KITTI camera, pixels counted from the first one's centre.
+
+    Rows are named "P0:" to "P3:" in the data set's own files; without names they are cameras 0, 1, ... in order.
+
+    Raises:
+        PoseFileError: if the calibration has no usable row for the camera.
+    """
+    unnamed: list[list[str]] = []
+    row = None
     for line in read_text(Path(calibration)).splitlines():
-        name, _, rest = line.partition(":")
-        fields = rest.split()
-        if name.strip() == f"P{camera}" and len(fields) == 12:
-            projection = np.asarray(fields, dtype=np.float64).reshape(3, 4)
-            offset = torch.from_numpy(-np.linalg.solve(projection[:, :3], projection[:, 3]))
-            return Poses(
-                R_world_cam=poses.R_world_cam,
-                center_world=poses.center_world + poses.R_world_cam @ offset,
-                times=poses.times,
-                unit=poses.unit,
-            )
-    raise PoseFileError(f"{calibration} has no line 'P{camera}:' with 12 numbers.")
+        name, colon, rest = line.partition(":")
+        if name.strip() == f"P{camera}" and colon:
+            row = rest.split()
+            break
+        if line.strip() and not colon:
+            unnamed.append(line.split())
+    if row is None and camera < len(unnamed):
+        row = unnamed[camera]
+    try:
+        projection = np.asarray(row, dtype=np.float64).reshape(3, 4)
+        if np.isfinite(projection).all() and projection[0, 0] > 0 and projection[1, 1] > 0 and projection[2, 2] > 0:
+            return projection
+    except (TypeError, ValueError):
+        pass
+    raise PoseFileError(f"{calibration} has no line 'P{camera}:' with the 12 numbers of a projection matrix.")

@@ -2,7 +2,8 @@
 
 import gzip
 import io
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -43,9 +44,9 @@ class ReadOptions:
     index_column: bool = False
     """Whether a frame number stands before the numbers of the format in each row."""
     time_unit: Literal["s", "ms", "us", "ns"] = "s"
-    """Unit of time stamps in the file."""
+    """Unit of time stamps in a TUM file; the other formats define theirs."""
     quaternion_order: Literal["xyzw", "wxyz"] = "xyzw"
-    """Order of quaternion components in the file."""
+    """Order of quaternion components in a TUM file; the other formats define theirs."""
     direction: Direction | None = None
     """Which way the matrices map; world-to-camera ones ("extrinsics") are inverted. None takes the format's definition."""
     camera_axes: Axes | None = None
@@ -54,10 +55,12 @@ class ReadOptions:
     """Which camera, in a file or folder of several."""
     scene: str | None = None
     """Which scene, sequence or trajectory, in a file or folder of several."""
+    undo_applied_transform: bool = False
+    """Whether to take out a change of the world that a nerfstudio file states of its own poses; False leaves its world."""
     mirror: Literal["none", "x", "y", "z"] = "none"
     """World axis to negate, for a left-handed world with right-handed camera axes (determinant -1)."""
     unit: Unit | None = None
-    """What a length of 1 is. None takes the file's word, else its format: metres for KITTI and TUM, unknown for arrays."""
+    """What a length of 1 is. None takes the file's word, else its format's: metres for KITTI, unknown for arrays."""
     tolerance: float = 1e-3
     """How far R^T R may be from the identity (largest entry) before the file is refused."""
 
@@ -76,6 +79,8 @@ class Table:
 
     values: Float[np.ndarray, "row column"]
     lines: tuple[int, ...]
+    stamps: tuple[str, ...]
+    """The field where a format with stamps has them, as it is written: a float64 cannot hold nanoseconds since 1970."""
     index: tuple[int, ...] | None = None
 
     @property
@@ -111,10 +116,7 @@ def read_text(path: Path) -> str:
     """The text of a file, unpacked where it is gzip, with any kind of line end."""
     content = read_bytes(path)
     if b"\0" in content[:4096]:
-        raise PoseFileError(
-            f"{path} is a binary file. NumPy arrays are read with format 'npy' (--format npy), "
-            "other binary formats have to be converted first."
-        )
+        raise PoseFileError(f"{path} is a binary file{_binary(content)}.")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -123,20 +125,44 @@ def read_text(path: Path) -> str:
         ) from None
 
 
+def _binary(content: bytes) -> str:
+    """What a binary file is by its first bytes, with the format that reads it."""
+    for start, name, format in (
+        (b"\x93NUMPY", "a NumPy array", "npy"),
+        (b"PK\x03\x04", "a zip archive, perhaps of NumPy arrays", "npz"),
+        (b"ARROW1", "an Arrow table, as Argoverse 2 has them", "argoverse2"),
+    ):
+        if content.startswith(start):
+            return f", {name}: read it with format={format!r} (--format {format})"
+    if content[257:262] == b"ustar":
+        return ", a tar archive. Of vehicle poses? Read it with format='rds-hq' (--format rds-hq)"
+    return ". `merope poses inspect` says which format it may be; others have to be converted first"
+
+
 def read_table(path: Path, options: ReadOptions) -> Table:
     """All rows of numbers in a text file; empty lines and '#' comments are left out.
 
     Raises:
         PoseFileError: for commas, headers, words, values that are not finite, and rows of unequal length.
     """
+    return read_rows(path, enumerate(read_text(path).splitlines(), start=1), options)
+
+
+def read_rows(path: Path, numbered: Iterable[tuple[int, str]], options: ReadOptions) -> Table:
+    """`read_table` of lines with their numbers, for a file that begins with something else."""
     rows: list[list[float]] = []
     lines: list[int] = []
-    for number, line in enumerate(read_text(path).splitlines(), start=1):
+    stamps: list[str] = []
+    for number, line in numbered:
         text = line.split("#", 1)[0].strip()
         if not text or number <= options.skip_lines:
             continue
-        rows.append(_numbers(path, number, text, options, is_first=not rows))
+        if not rows:
+            _refuse_foreign(path, number, text)
+        fields = _fields(path, number, text, options)
+        rows.append(_numbers(path, number, fields, is_first=not rows))
         lines.append(number)
+        stamps.append(fields[min(int(options.index_column), len(fields) - 1)])
         if len(rows[-1]) != len(rows[0]):
             raise PoseFileError(
                 f"{path}, line {number} has {len(rows[-1])} numbers where line {lines[0]} has {len(rows[0])}: "
@@ -154,21 +180,47 @@ def read_table(path: Path, options: ReadOptions) -> Table:
             f"{path}, line {lines[bad]} holds a value that is not finite (NaN or infinity). "
             "Remove frames without a pose; keep a frame number in the first column (index_column, --index-column)."
         )
-    return Table(values=values, lines=tuple(lines))
+    return Table(values=values, lines=tuple(lines), stamps=tuple(stamps))
 
 
-def _numbers(path: Path, number: int, text: str, options: ReadOptions, *, is_first: bool) -> list[float]:
-    if options.delimiter == "comma":
-        fields = [field.strip() for field in text.rstrip(",").split(",")]
-    elif "," in text:
+def _refuse_foreign(path: Path, number: int, text: str) -> None:
+    """Say what a file is whose first line gives it away."""
+    known = (
+        (text.startswith(("http://", "https://")), "RealEstate10K", "realestate10k"),
+        ("tracking_timestamp_us" in text, "an Aria trajectory", "aria"),
+    )
+    for matches, name, format in known:
+        if matches:
+            raise PoseFileError(
+                f"{path}, line {number} begins like {name}: read it with format={format!r} (--format {format})."
+            )
+    if text[0] in "{[":
         raise PoseFileError(
-            f"{path}, line {number} holds commas. Comma-separated numbers are read with delimiter='comma' "
-            "(--delimiter comma); decimal commas have to be turned into points first."
+            f"{path}, line {number} begins like JSON. This project's own is read with format='merope' (--format merope); "
+            "for another, `merope poses inspect` says which format it may be."
         )
-    else:
-        fields = text.split()
+
+
+def _fields(path: Path, number: int, text: str, options: ReadOptions) -> list[str]:
+    if options.delimiter == "comma":
+        return [field.strip() for field in text.rstrip(",").split(",")]
+    if "," not in text:
+        return text.split()
+    fields = [field.strip() for field in text.split(",")]
+    if len(fields) in (8, 17) and len(fields[0]) >= 16 and fields[0].isdigit():
+        raise PoseFileError(
+            f"{path}, line {number} holds commas behind a stamp in nanoseconds. EuRoC (t, position, quaternion wxyz)? "
+            "Use format='euroc' (--format euroc)."
+        )
+    raise PoseFileError(
+        f"{path}, line {number} holds commas. Comma-separated numbers are read with delimiter='comma' "
+        "(--delimiter comma); decimal commas have to be turned into points first."
+    )
+
+
+def _numbers(path: Path, number: int, fields: list[str], *, is_first: bool) -> list[float]:
     try:
-        return [float(field) for field in fields]
+        return [_number(field) for field in fields]
     except ValueError:
         word = next(field for field in fields if not _is_number(field))
     if is_first:
@@ -179,12 +231,35 @@ def _numbers(path: Path, number: int, text: str, options: ReadOptions, *, is_fir
     raise PoseFileError(f"{path}, line {number}: {word[:40]!r} is not a number. Mend or remove the line.")
 
 
+def _number(field: str) -> float:
+    # Python also takes 1_000 for a thousand, and the digits of other scripts; no writer of poses means them.
+    if "_" in field or not field.isascii():
+        raise ValueError(field)
+    return float(field)
+
+
 def _is_number(field: str) -> bool:
     try:
-        float(field)
+        _number(field)
     except ValueError:
         return False
     return True
+
+
+def finite_number(path: Path, number: int, word: str) -> float:
+    """The number that a field holds.
+
+    Raises:
+        PoseFileError: if it is none, or not finite.
+    """
+    if not _is_number(word):
+        raise PoseFileError(f"{path}, line {number}: {word[:40]!r} is not a number. Mend or remove the line.")
+    value = _number(word)
+    if not np.isfinite(value):
+        raise PoseFileError(
+            f"{path}, line {number} holds a value that is not finite. Remove frames without a pose."
+        )
+    return value
 
 
 def split_index(path: Path, table: Table) -> Table:
@@ -203,7 +278,7 @@ def split_index(path: Path, table: Table) -> Table:
             f"{path}, line {table.lines[row]}: the first column should be a frame number that increases, got "
             f"{index[row]:g}. Drop index_column (--index-column) if the file has none, or sort its rows."
         )
-    return Table(values=table.values[:, 1:], lines=table.lines, index=tuple(int(value) for value in index))
+    return replace(table, values=table.values[:, 1:], index=tuple(int(value) for value in index))
 
 
 def explain_columns(path: Path, table: Table, wanted: str) -> PoseFileError:
@@ -213,12 +288,18 @@ def explain_columns(path: Path, table: Table, wanted: str) -> PoseFileError:
         8: "TUM (t x y z qx qy qz qw)? Use format='tum' (--format tum)",
         9: "a frame number before a TUM row? Use format='tum', index_column=True (--format tum --index-column)",
         11: "a KITTI row that lost one number: the file is damaged",
-        12: "KITTI (a 3 x 4 camera-to-world matrix, row by row)? Use format='kitti' (--format kitti)",
-        13: "a frame number before a KITTI row? Use format='kitti' (--format kitti)",
+        12: "KITTI (a 3 x 4 camera-to-world matrix, row by row)? Use format='kitti' (--format kitti). Or KITTI-360's "
+        "IMU? Use format='kitti360' (--format kitti360)",
+        13: "a frame number before a KITTI row? Use format='kitti' (--format kitti). Or poses.txt of KITTI-360? Use "
+        "format='kitti360' (--format kitti360)",
         14: "a KITTI row with two numbers too many: keep the 12 of the matrix",
         16: "4 x 4 matrices, row by row? Keep the first 12 numbers of each row for format 'kitti'",
-        17: "EuRoC ground truth (t, position, quaternion wxyz, velocity, biases)? Keep the first 8 columns",
-        19: "RealEstate10K (stamp, fx fy cx cy, two zeros, 12 numbers world-to-camera)?",
+        17: "cam0_to_world.txt of KITTI-360? Use format='kitti360' (--format kitti360). Or EuRoC ground truth (t, "
+        "position, quaternion wxyz, velocity, biases)? Use format='euroc' (--format euroc)",
+        18: "a RealEstate10K row that lost one number: the file is damaged",
+        19: "RealEstate10K (stamp, fx fy cx cy, two zeros, 12 numbers world-to-camera)? Use format='realestate10k' "
+        "(--format realestate10k)",
+        20: "a RealEstate10K row with a number too many, or a 4 x 4 matrix behind fx fy cx cy",
     }
     count = table.num_columns
     guess = likely.get(count, "no pose format that is known here")

@@ -3,7 +3,26 @@
 A format is a `PoseFormat`: numbers in, numbers out. Conventions are settled in `merope.data.pose_files`.
 """
 
-from merope.data.pose_formats import arrays, merope_json, text_rows
+from merope.data.pose_formats import (
+    ac3d,
+    argoverse2,
+    aria,
+    arrays,
+    colmap,
+    comma2k19,
+    euroc,
+    kitti360,
+    merope_json,
+    motionctrl,
+    nerfstudio,
+    nuscenes,
+    panshot,
+    rds_hq,
+    realestate10k,
+    recammaster,
+    text_rows,
+    tri_dgp,
+)
 from merope.data.pose_formats.raw import PoseFormat, RawPoses
 
 __all__ = ["FORMATS", "PoseFormat", "RawPoses"]
@@ -12,4 +31,19 @@ FORMATS: dict[str, PoseFormat] = {
     **text_rows.FORMATS,
     **arrays.FORMATS,
     **merope_json.FORMATS,
+    **kitti360.FORMATS,
+    **euroc.FORMATS,
+    **realestate10k.FORMATS,
+    **panshot.FORMATS,
+    **comma2k19.FORMATS,
+    **rds_hq.FORMATS,
+    **aria.FORMATS,
+    **argoverse2.FORMATS,
+    **tri_dgp.FORMATS,
+    **colmap.FORMATS,
+    **nerfstudio.FORMATS,
+    **recammaster.FORMATS,
+    **motionctrl.FORMATS,
+    **ac3d.FORMATS,
+    **nuscenes.FORMATS,
 }

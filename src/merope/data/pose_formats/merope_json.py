@@ -1,4 +1,4 @@
-"""This project's own format: JSON that states its convention, unit, times and lens."""
+"""This project's own format: JSON that states its convention, unit, times, lens and which frames its poses stand for."""
 
 import json
 from pathlib import Path
@@ -6,55 +6,67 @@ from typing import Any
 
 import numpy as np
 
-from merope.data.pose_formats.arrays import from_array
-from merope.data.pose_formats.raw import CONVENTION, PoseFormat, RawPoses
-from merope.data.pose_table import PoseFileError, ReadOptions, read_text
+from merope.data.pose_formats.json_entries import Entry, json_glimpse, read_json
+from merope.data.pose_formats.raw import (
+    CONVENTION,
+    PoseFormat,
+    PosePolicy,
+    RawPoses,
+    by_entry,
+    checked_policy,
+    checked_unit,
+    require_as_many,
+)
+from merope.data.pose_table import PoseFileError, ReadOptions
 from merope.geometry.poses import Poses
 
 _FORMAT = "merope-poses"
+_VERSIONS = (1, 2)
 
 
 def read_merope(path: Path, options: ReadOptions) -> RawPoses:
-    """This project's JSON: convention, unit, optional times and lens stand in the file itself."""
-    try:
-        content = json.loads(read_text(path))
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise PoseFileError(f"{path} is not JSON: {error}.") from None
-    if not isinstance(content, dict) or content.get("format") != _FORMAT:
+    """This project's JSON, version 1 or 2, which adds the pose policy."""
+    content = read_json(path)
+    if not isinstance(content.value, dict) or content.value.get("format") != _FORMAT:
         raise PoseFileError(
             f'{path} is JSON, but not this project\'s pose format (no "format": "{_FORMAT}").'
         )
-    if content.get("version") != 1:
+    version = content.value.get("version")
+    if isinstance(version, bool) or version not in _VERSIONS:
+        raise PoseFileError(f"{path} has version {version!r:.40} of the format; this release reads 1 and 2.")
+    if content.value.get("convention") != CONVENTION:
         raise PoseFileError(
-            f"{path} has version {content.get('version')!r} of the format; this release reads 1."
-        )
-    if content.get("convention") != CONVENTION:
-        raise PoseFileError(
-            f"{path} states the convention {content.get('convention')!r}; this format has one only: "
+            f"{path} states the convention {content.value.get('convention')!r:.200}; this format has one only: "
             f"{CONVENTION!r}. Write it with merope.data.write_poses."
         )
-    try:
-        matrices = np.asarray(content["T_world_cam"], dtype=np.float64).reshape(-1, 3, 4)
-        times = None if content.get("times") is None else np.asarray(content["times"], dtype=np.float64)
-        if times is not None and times.ndim != 1:
-            raise ValueError
-    except (KeyError, TypeError, ValueError, OverflowError):
-        raise PoseFileError(
-            f"{path}: T_world_cam must be a list of rows of 12 numbers, times a list of seconds."
-        ) from None
-    raw = from_array(path, matrices, times, str(content.get("unit")))
+    rows = content["T_world_cam"].items()
+    policy, camera = content.find("pose_policy"), content.find("camera")
     return RawPoses(
-        matrices=raw.matrices, places=raw.places, times=raw.times, unit=raw.unit, camera=content.get("camera")
+        matrices=np.stack([row.numbers(12).reshape(3, 4) for row in rows]),
+        places=by_entry(len(rows)),
+        times=_times(content, len(rows)),
+        unit=checked_unit(path, content["unit"].text()),
+        camera=None if camera is None else camera.object(),
+        pose_policy=None if policy is None else checked_policy(path, policy.text()),
     )
 
 
-def write_merope(poses: Poses, camera: dict[str, Any] | None) -> bytes:
+def _times(content: Entry, count: int) -> np.ndarray | None:
+    times = content.find("times")
+    if times is None:
+        return None
+    require_as_many(content.path, count, len(times.items()))
+    return np.array([time.number() for time in times.items()])
+
+
+def write_merope(poses: Poses, camera: dict[str, Any] | None, pose_policy: PosePolicy | None = None) -> bytes:
     """One matrix per line, so that two versions of a file can be compared by eye."""
     head = {
         "format": _FORMAT,
-        "version": 1,
+        "version": 2,
         "convention": CONVENTION,
         "unit": poses.unit,
+        "pose_policy": pose_policy,
         "camera": camera,
         "times": None if poses.times is None else poses.times.tolist(),
     }
@@ -62,10 +74,17 @@ def write_merope(poses: Poses, camera: dict[str, Any] | None) -> bytes:
     return (json.dumps(head, allow_nan=False)[:-1] + ',\n "T_world_cam": [\n' + rows + "\n]}\n").encode()
 
 
+def recognise_merope(path: Path) -> str | None:
+    """JSON that names the format."""
+    return f'JSON that says "{_FORMAT}"' if f'"{_FORMAT}"' in json_glimpse(path) else None
+
+
 FORMATS = {
     "merope": PoseFormat(
-        about="this project's JSON: convention, unit, times and lens stand in the file",
+        about="this project's JSON: convention, unit, times, lens and pose policy stand in the file",
         read=read_merope,
         write=write_merope,
+        keeps_pose_policy=True,
+        recognise=recognise_merope,
     ),
 }

@@ -3,13 +3,16 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from merope.data.pose_table import R_AXES_OPENCV, Axes, Direction, PoseFileError, ReadOptions
 from merope.geometry.poses import Poses, Unit
+
+PosePolicy = Literal["last", "first", "mean"]
+"""Which pose of a group of frames stands for a latent frame: `merope.cameras.latent_poses`."""
 
 CONVENTION = (
     "T_world_cam: camera-to-world, 3 x 4 row-major, column vectors; "
@@ -35,6 +38,8 @@ class RawPoses:
     unit: Unit | None = None
     camera: dict[str, Any] | None = None
     """The lens of all frames, as `CameraModel.to_dict` gives it."""
+    pose_policy: PosePolicy | None = None
+    """Which pose of a group of frames each pose is, where the file says that its poses are those of latent frames."""
     axes: Axes | None = None
     """Axes of what the matrices turn, where this file has others than its format."""
     body: str | None = None
@@ -50,8 +55,11 @@ class PoseFormat:
     about: str
     """What one line or entry holds."""
     read: Callable[[Path, ReadOptions], RawPoses]
-    write: Callable[[Poses, dict[str, Any] | None], bytes | Mapping[str, bytes]] | None = None
-    """The bytes of a file, or of the files of a folder by their names; from poses and a lens."""
+    write: Callable[..., bytes | Mapping[str, bytes]] | None = None
+    """The bytes of a file, or of the files of a folder by their names; from poses and a lens, `CameraModel.to_dict` or None.
+    With ``keeps_pose_policy`` a `PosePolicy` or None may follow."""
+    keeps_pose_policy: bool = False
+    """Whether files can say that their poses are those of latent frames."""
     recognise: Callable[[Path], str | None] | None = None
     """Why a file or folder looks like this format, in a few words, or None; it never raises for what is none."""
     unit: Unit = "unknown"
@@ -62,6 +70,8 @@ class PoseFormat:
     """Which way the matrices map."""
     body: str = "camera"
     """What the poses are of: "camera", or "vehicle", "imu", "device", whose axes need not be a camera's."""
+    bare: bool = False
+    """Whether files are matrices alone, which programs fill in different conventions: `write_poses` then writes others too."""
 
 
 def by_line(numbers: tuple[int, ...]) -> tuple[str, ...]:
@@ -87,6 +97,33 @@ def checked_unit(path: Path, unit: str) -> Unit:
     if unit == "unknown":
         return "unknown"
     raise PoseFileError(f"{path}: the unit must be 'm', 'normalized' or 'unknown', got {unit!r}.")
+
+
+def require_as_many(path: Path, num_poses: int, num_times: int) -> None:
+    """Refuse times that are not one for each pose.
+
+    Raises:
+        PoseFileError: if there are more or fewer.
+    """
+    if num_poses != num_times:
+        raise PoseFileError(
+            f"{path} has {num_poses} poses and {num_times} times. Give one time for each pose."
+        )
+
+
+def checked_policy(path: Path, policy: str) -> PosePolicy:
+    """A pose policy that a file states.
+
+    Raises:
+        PoseFileError: if there is no such policy.
+    """
+    if policy == "last":
+        return "last"
+    if policy == "first":
+        return "first"
+    if policy == "mean":
+        return "mean"
+    raise PoseFileError(f"{path}: pose_policy must be 'last', 'first' or 'mean', got {policy!r:.60}.")
 
 
 def matrices_in_axes(poses: Poses, axes: Axes) -> Float[np.ndarray, "time 3 4"]:

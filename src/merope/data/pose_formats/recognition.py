@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import math
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ class ArrayHead:
 
     shape: tuple[int, ...]
     dtype: np.dtype
+    num_bytes: int
+    """Size of a whole file with this head."""
 
 
 def first_bytes(path: Path, count: int = _GLIMPSE) -> bytes:
@@ -48,7 +51,9 @@ def first_lines(path: Path) -> list[str]:
     return lines[:-1] if len(content) == _GLIMPSE else lines
 
 
-def first_rows(path: Path, *, delimiter: str | None = None, header: int = 0) -> Float[np.ndarray, "row column"]:
+def first_rows(
+    path: Path, *, delimiter: str | None = None, header: int = 0
+) -> Float[np.ndarray, "row column"]:
     """The numbers of the first lines after ``header`` ones and comments; no rows where they are not equally many numbers."""
     rows: list[list[float]] = []
     for line in first_lines(path)[header:]:
@@ -84,7 +89,9 @@ def array_head_of(content: bytes) -> ArrayHead | None:
     except Exception:
         # A damaged header goes through Python's own parser, which has many ways to say no.
         return None
-    return ArrayHead(shape, dtype)
+    # As Python's numbers: a damaged shape may have more entries than 64 bits count.
+    num_bytes = stream.tell() + dtype.itemsize * math.prod(int(size) for size in shape)
+    return ArrayHead(shape, dtype, num_bytes)
 
 
 def are_rotations(matrices: Float[np.ndarray, "time rows columns"], *, tolerance: float = 0.05) -> bool:

@@ -1,5 +1,6 @@
 """What formats with a stamp, a position and a quaternion a row share: exact stamps, their order, and unit quaternions."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,7 @@ def whole_stamps(format: str, poses: Poses, per_second: int) -> list[int]:
             f"format {format!r} needs a time for each pose and these poses have none. Construct Poses with times=."
         )
     stamps = [_rounded(time, per_second) for time in poses.times.tolist()]
-    for index, (before, after) in enumerate(zip(stamps, stamps[1:], strict=False)):
+    for index, (before, after) in enumerate(pairwise(stamps)):
         if after <= before:
             raise ValueError(
                 f"format {format!r} counts time in 1/{per_second} s, in which poses {index} and {index + 1} have the "
@@ -50,7 +51,9 @@ def _rounded(time: float, per_second: int) -> int:
     return (2 * numerator * per_second + denominator) // (2 * denominator)
 
 
-def require_increasing(path: Path, places: tuple[str, ...], words: tuple[str, ...], times: np.ndarray) -> None:
+def require_increasing(
+    path: Path, places: tuple[str, ...], words: tuple[str, ...], times: np.ndarray
+) -> None:
     """Refuse stamps that do not increase; they are never sorted, for a jump back may be two recordings in one file.
 
     Raises:

@@ -5,13 +5,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 
 from merope.data.pose_formats.raw import PoseFormat, RawPoses, by_line
+from merope.data.pose_formats.recognition import are_rotations, first_rows, heading_axis
+from merope.data.pose_formats.stamped import matrices_of, require_increasing, seconds
 from merope.data.pose_table import PoseFileError, ReadOptions, explain_columns, read_table, split_index
 from merope.geometry.poses import Poses
-from merope.geometry.rotations import matrix_to_quaternion, quaternion_to_matrix
+from merope.geometry.rotations import matrix_to_quaternion
 
-_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def read_kitti(path: Path, options: ReadOptions) -> RawPoses:
@@ -30,8 +33,28 @@ def read_kitti(path: Path, options: ReadOptions) -> RawPoses:
 
 def write_kitti(poses: Poses, camera: dict[str, Any] | None) -> bytes:
     """Twelve numbers a row with every digit; times and lens have no place in this format."""
-    rows = poses.T_world_cam[:, :3].flatten(1).tolist()
-    return "".join(" ".join(map(repr, row)) + "\n" for row in rows).encode()
+    return matrix_rows(poses.T_world_cam[:, :3].numpy())
+
+
+def matrix_rows(matrices: Float[np.ndarray, "time 3 4"]) -> bytes:
+    """Rows of 12 numbers with every digit."""
+    return "".join(" ".join(map(repr, row)) + "\n" for row in matrices.reshape(-1, 12).tolist()).encode()
+
+
+def recognise_kitti(path: Path) -> str | None:
+    """Rows of 12 or 13 numbers that are rotations."""
+    rows = first_rows(path)
+    if rows.shape[1] not in (12, 13):
+        return None
+    matrices = rows[:, -12:].reshape(-1, 3, 4)
+    if not are_rotations(matrices):
+        return None
+    reason = f"{rows.shape[1]} numbers a row, rotation and position"
+    if rows.shape[1] == 13:
+        reason += " behind a frame number"
+    if heading_axis(matrices) == 2:
+        reason += "; it moves along the third axis of what moves, as a camera does"
+    return reason
 
 
 def read_tum(path: Path, options: ReadOptions) -> RawPoses:
@@ -44,31 +67,19 @@ def read_tum(path: Path, options: ReadOptions) -> RawPoses:
     elif table.num_columns != 8:
         raise explain_columns(path, table, "TUM rows have 8 (t x y z qx qy qz qw)")
     stamps, centers, quaternions = table.values[:, 0], table.values[:, 1:4], table.values[:, 4:]
+    places = by_line(table.lines)
     if options.time_unit == "s" and np.abs(stamps).max() > 1e14:
         raise PoseFileError(
-            f"{path}, line {table.lines[0]}: the stamp {stamps[0]:.0f} is no time in seconds. Nanoseconds? "
+            f"{path}, {places[0]}: the stamp {table.stamps[0]} is no time in seconds. Nanoseconds? "
             "Use time_unit='ns' (--time-unit ns), or 'us' for microseconds."
         )
-    late = np.diff(stamps) <= 0
-    if late.any():
-        row = int(np.argmax(late)) + 1
-        raise PoseFileError(
-            f"{path}, line {table.lines[row]}: the stamp {stamps[row]!r} does not come after the one before "
-            f"({stamps[row - 1]!r}). Sort the rows by time and drop repeated ones."
-        )
-    norms = np.linalg.norm(quaternions, axis=1)
-    if (np.abs(norms - 1) > 1e-3).any():
-        row = int(np.argmax(np.abs(norms - 1) > 1e-3))
-        raise PoseFileError(
-            f"{path}, line {table.lines[row]}: the last four numbers should be a unit quaternion, but have length "
-            f"{norms[row]:.4f}. TUM rows are t x y z qx qy qz qw; are the columns in another order?"
-        )
+    times = seconds(table.stamps, _PER_SECOND[options.time_unit])
+    require_increasing(path, places, table.stamps, times)
     xyzw = quaternions if options.quaternion_order == "xyzw" else quaternions[:, [1, 2, 3, 0]]
-    rotations = quaternion_to_matrix(torch.from_numpy(np.ascontiguousarray(xyzw))).numpy()
     return RawPoses(
-        matrices=np.concatenate([rotations, centers[:, :, None]], axis=2),
-        places=by_line(table.lines),
-        times=stamps * _SECONDS[options.time_unit],
+        matrices=matrices_of(path, places, centers, xyzw, meaning="TUM rows are t x y z qx qy qz qw"),
+        places=places,
+        times=times,
         frame_ids=table.index,
     )
 
@@ -90,17 +101,31 @@ def write_tum(poses: Poses, camera: dict[str, Any] | None) -> bytes:
     return (header + "".join(" ".join(map(repr, row)) + "\n" for row in columns.tolist())).encode()
 
 
+def recognise_tum(path: Path) -> str | None:
+    """Rows of 8 numbers, of which the last four are a unit quaternion."""
+    rows = first_rows(path)
+    if rows.shape[1] != 8 or (np.abs(np.linalg.norm(rows[:, 4:], axis=1) - 1) > 1e-2).any():
+        return None
+    if (np.diff(rows[:, 0]) <= 0).any():
+        return None
+    unit = ", in nanoseconds (--time-unit ns)" if np.abs(rows[:, 0]).max() > 1e14 else ""
+    return f"8 numbers a row: a stamp{unit}, a position and a unit quaternion"
+
+
 FORMATS = {
     "kitti": PoseFormat(
         about="text, 12 numbers a row: 3 x 4 camera-to-world matrix; 13 with a frame number in front",
         read=read_kitti,
         write=write_kitti,
+        recognise=recognise_kitti,
+        bare=True,
         unit="m",
     ),
     "tum": PoseFormat(
         about="text, t x y z qx qy qz qw a row, camera-to-world",
         read=read_tum,
         write=write_tum,
+        recognise=recognise_tum,
         unit="m",
     ),
 }
