@@ -102,7 +102,7 @@ class PanoramaView:
 
 def padded(panorama: UInt8[np.ndarray, "height width 3"]) -> Float[Tensor, "1 3 padded_height padded_width"]:
     """A panorama with a pixel more on each side: beyond the seam its other end, beyond a pole the meridian opposite."""
-    pixels = torch.from_numpy(np.ascontiguousarray(panorama)).movedim(-1, 0).float()
+    pixels = torch.tensor(panorama).movedim(-1, 0).float()
     half = pixels.shape[2] // 2
     above, below = pixels[:, :1].roll(half, dims=2), pixels[:, -1:].roll(half, dims=2)
     pixels = torch.cat([above, pixels, below], dim=1)

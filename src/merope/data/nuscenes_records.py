@@ -25,7 +25,7 @@ class TableColumns:
     scene: Int[np.ndarray, "row"]
     times_us: Float[np.ndarray, "row"]
     is_key_frame: Bool[np.ndarray, "row"]
-    file: np.ndarray
+    files: np.ndarray
     """Paths below the root of the data set, in UTF-8."""
     ego_center_world: Float[np.ndarray, "row 3"]
     ego_rotation_wxyz: Float[np.ndarray, "row 4"]
@@ -100,7 +100,7 @@ def read_columns(folder: Path) -> TableColumns:
         scene=scene_column[order],
         times_us=times_us[order],
         is_key_frame=np.asarray(images.is_key_frame, dtype=bool)[order],
-        file=np.asarray([name.encode("utf-8") for name in images.file])[order],
+        files=np.asarray([name.encode("utf-8") for name in images.file])[order],
         ego_center_world=centers[ego],
         ego_rotation_wxyz=rotations[ego],
         calibration=np.asarray(images.calibration, dtype=np.int32)[order],

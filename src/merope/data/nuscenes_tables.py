@@ -112,7 +112,7 @@ class Track:
     @property
     def files(self) -> tuple[str, ...]:
         """Paths of the images below the root of the data set."""
-        return tuple(name.decode("utf-8") for name in self.tables.columns.file[self.rows].tolist())
+        return tuple(name.decode("utf-8") for name in self.tables.columns.files[self.rows].tolist())
 
     @property
     def times_us(self) -> Float[np.ndarray, "image"]:
