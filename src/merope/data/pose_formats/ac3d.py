@@ -105,7 +105,6 @@ FORMATS = {
         read=read_ac3d,
         write=write_ac3d,
         recognise=recognise_ac3d,
-        unit="normalized",
         direction="world-to-camera",
     ),
 }

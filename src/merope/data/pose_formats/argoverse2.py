@@ -50,18 +50,18 @@ def read_argoverse2(path: Path, options: ReadOptions) -> RawPoses:
         notes += (
             f"{close} of {len(stamps)} poses are less than 1 us from the one before: resample by time before taking speeds",
         )
-    camera, axes, body = None, None, None
+    camera: dict[str, Any] | None = None
     if options.camera is not None:
         matrices, camera, lens_notes = _mounted(file.parent, options, matrices)
-        axes, body, notes = "opencv", "camera", notes + lens_notes
+        notes += lens_notes
     return RawPoses(
         matrices=matrices,
         places=places,
         times=(stamps - stamps[0]) / _SECOND,
         frame_ids=tuple(stamps.tolist()),
         camera=camera,
-        axes=axes,
-        body=body,
+        axes=None if options.camera is None else "opencv",
+        body=None if options.camera is None else "camera",
         notes=notes,
     )
 

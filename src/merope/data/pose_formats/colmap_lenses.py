@@ -4,7 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from merope.cameras import CameraModel, KannalaBrandt, OpenCV, Pinhole
+from merope.cameras import (
+    CameraModel,
+    Equirectangular,
+    ExtendedUnified,
+    Fisheye624,
+    KannalaBrandt,
+    OpenCV,
+    Pinhole,
+)
 from merope.data.pose_formats.file_lens import NoLens, lens_to_write
 
 
@@ -44,12 +52,13 @@ _MODELS = {
     "RAD_TAN_THIN_PRISM_FISHEYE": _Model(
         11,
         (*_TWO_FOCAL, *(f"k{index}" for index in range(6)), "p0", "p1", *(f"s{index}" for index in range(4))),
+        Fisheye624,
     ),
     "SIMPLE_DIVISION": _Model(12, (*_ONE_FOCAL, "k")),
     "DIVISION": _Model(13, (*_TWO_FOCAL, "k")),
     "SIMPLE_FISHEYE": _Model(14, _ONE_FOCAL, KannalaBrandt),
     "FISHEYE": _Model(15, _TWO_FOCAL, KannalaBrandt),
-    "EUCM": _Model(16, (*_TWO_FOCAL, "alpha", "beta")),
+    "EUCM": _Model(16, (*_TWO_FOCAL, "alpha", "beta"), ExtendedUnified),
     "EQUIRECTANGULAR": _Model(17, ("w", "h")),
 }
 NUMBERS = {model.number: name for name, model in _MODELS.items()}
@@ -74,12 +83,22 @@ def lens_of(camera: ColmapCamera) -> CameraModel:
         ValueError: if the lens refuses its parameters.
     """
     model = _MODELS.get(camera.model)
+    if camera.model == "EQUIRECTANGULAR":
+        return _panorama(camera)
     if model is None or model.lens is None:
         raise NoLens(f"there is no lens here for COLMAP's model {camera.model[:40]}")
     values = dict(zip(model.params, camera.params, strict=True))
     if "f" in values:
         values["fx"] = values["fy"] = values.pop("f")
     return model.lens(**values, width=camera.width, height=camera.height, pixel_origin="corner")
+
+
+def _panorama(camera: ColmapCamera) -> CameraModel:
+    if camera.params != (camera.width, camera.height):
+        raise NoLens(
+            f"its EQUIRECTANGULAR has parameters {camera.params}, which should be its size {camera.width} {camera.height}"
+        )
+    return Equirectangular.full_sphere(height=camera.height, width=camera.width)
 
 
 def camera_to_write(format: str, camera: dict[str, Any] | None) -> ColmapCamera:
@@ -89,14 +108,13 @@ def camera_to_write(format: str, camera: dict[str, Any] | None) -> ColmapCamera:
         ValueError: if there is no lens, or COLMAP has none like it.
     """
     lens = lens_to_write(format, camera, pixel_origin="corner")
-    assert lens is not None
     name = _model_name(lens)
     if name is None:
         raise ValueError(
-            f"format {format!r} has no camera model like {lens.model!r}; it has pinholes, OpenCV's lenses and the "
-            "Kannala-Brandt fisheye. Undistort the images first."
+            f"format {format!r} has no camera model like {lens.model!r}; it has pinholes, OpenCV's lenses, the "
+            "Kannala-Brandt and Project Aria's fisheye, the extended unified camera and whole panoramas."
         )
-    values = lens.to_dict()
+    values = {**lens.to_dict(), "w": lens.width, "h": lens.height}
     params = tuple(float(values[param]) for param in _MODELS[name].params)
     return ColmapCamera(name, lens.width, lens.height, params)
 
@@ -109,4 +127,11 @@ def _model_name(lens: CameraModel) -> str | None:
     if isinstance(lens, OpenCV):
         values = lens.to_dict()
         return "FULL_OPENCV" if any(values[key] for key in ("k3", "k4", "k5", "k6")) else "OPENCV"
+    if isinstance(lens, ExtendedUnified):
+        return "EUCM"
+    if isinstance(lens, Fisheye624):
+        return "RAD_TAN_THIN_PRISM_FISHEYE"
+    if isinstance(lens, Equirectangular):
+        whole = Equirectangular.full_sphere(height=lens.height, width=lens.width)
+        return "EQUIRECTANGULAR" if lens == whole else None
     return None

@@ -1,6 +1,6 @@
 """Lenses in and out of pose files: one lens for all frames, or a sentence that says why there is none."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from merope.cameras import CameraModel
@@ -23,30 +23,13 @@ def lens_or_note(make: Callable[[], CameraModel]) -> tuple[dict[str, Any] | None
         return None, (f"the file's lens is left out: {reason}",)
 
 
-def shared_lens(
-    lenses: Sequence[CameraModel], frames: Sequence[str]
-) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
-    """The lens that all frames share, or None and a sentence that names the first of ``frames`` with another."""
-    for lens, frame in zip(lenses, frames, strict=True):
-        if lens != lenses[0]:
-            return None, (
-                f"the file's lens is left out: the lens of {frame} differs from that of {frames[0]}, and poses "
-                "here share one lens",
-            )
-    return lenses[0].to_dict(), ()
-
-
-def lens_to_write(
-    format: str, camera: dict[str, Any] | None, *, pixel_origin: PixelOrigin, required: bool = True
-) -> CameraModel | None:
-    """The lens that a writer was given, counted from the format's pixel origin.
+def lens_to_write(format: str, camera: dict[str, Any] | None, *, pixel_origin: PixelOrigin) -> CameraModel:
+    """The lens that a writer was given, counted from the format's pixel origin; for a format that cannot do without.
 
     Raises:
-        ValueError: if the description is no lens, is one per frame, or is missing where the format needs it.
+        ValueError: if there is none, or the description is no lens, or is one per frame.
     """
     if camera is None:
-        if not required:
-            return None
         raise ValueError(
             f"format {format!r} needs a lens and none was given. Pass camera=CameraModel.to_dict() to write_poses."
         )

@@ -21,7 +21,7 @@ def read_motionctrl(path: Path, options: ReadOptions) -> RawPoses:
     """A list of 12 numbers each, 3 x 4 row by row, world-to-camera; the world is the first camera, its scale that of SfM."""
     rows = read_json(path).items()
     matrices = np.stack([row.numbers(12).reshape(3, 4) for row in rows])
-    notes = ()
+    notes: tuple[str, ...] = ()
     if np.abs(matrices[0] - np.eye(3, 4)).max() > 1e-3:
         notes = ("the first pose is not the identity, which MotionCtrl's own files begin with",)
     return RawPoses(matrices=matrices, places=tuple(row.place for row in rows), notes=notes)
@@ -47,7 +47,6 @@ FORMATS = {
         read=read_motionctrl,
         write=write_motionctrl,
         recognise=recognise_motionctrl,
-        unit="normalized",
         direction="world-to-camera",
     ),
 }

@@ -165,7 +165,7 @@ def write_nerfstudio(poses: Poses, camera: dict[str, Any] | None) -> bytes:
     Raises:
         ValueError: if the lens is none that nerfstudio has.
     """
-    lens = lens_to_write("nerfstudio", camera, pixel_origin="corner", required=False)
+    lens = None if camera is None else lens_to_write("nerfstudio", camera, pixel_origin="corner")
     content = {} if lens is None else _lens_keys(lens)
     bottom = [0.0, 0.0, 0.0, 1.0]
     content["unit"] = poses.unit

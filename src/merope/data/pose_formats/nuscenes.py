@@ -68,7 +68,7 @@ def write_nuscenes(poses: Poses, camera: dict[str, Any] | None) -> Mapping[str, 
             f"format 'nuscenes' is in metres and these poses are in {poses.unit!r}. Scale them (Poses.scaled), or state the "
             "unit when they are read (--unit m)."
         )
-    lens = lens_to_write("nuscenes", camera, pixel_origin="center", required=False)
+    lens = None if camera is None else lens_to_write("nuscenes", camera, pixel_origin="center")
     if lens is not None and not isinstance(lens, Pinhole):
         raise ValueError(
             f"format 'nuscenes' keeps pinhole lenses alone and this one is {lens.model!r}. Leave the lens out, or choose "

@@ -84,7 +84,7 @@ def read_tri_dgp(path: Path, options: ReadOptions) -> RawPoses:
     lens, notes = lens_or_note(lambda: _lens(camera, images, calibrations))
     year = _EPOCH.year + images[0].stamp // (_SECOND * 31_556_952)
     if not 1990 <= year < 2100:
-        notes += (f"the stamps lie in the year {year}, so they are no times of capture",)
+        notes += (f"the stamps lie in the year {year:.4g}, so they are no times of capture",)
     places = tuple(image.pose.place for image in images)
     centers = np.array([_named(image.pose["translation"], ("x", "y", "z")) for image in images])
     quaternions = np.array([_named(image.pose["rotation"], ("qx", "qy", "qz", "qw")) for image in images])
@@ -174,7 +174,8 @@ def _stamp(entry: Entry) -> int:
     try:
         if match is None:
             raise ValueError
-        moment = datetime.datetime(*(int(match[part]) for part in range(1, 7)))
+        year, month, day, hour, minute, second = (int(match[part]) for part in range(1, 7))
+        moment = datetime.datetime(year, month, day, hour, minute, second)
     except ValueError:
         raise entry.refused("a time such as 2019-06-27T14:30:24.993653Z") from None
     span = moment - _EPOCH
@@ -217,7 +218,7 @@ def _lens_of(intrinsics: Entry, image: _Image) -> CameraModel:
     other = [name for name in _OTHER_MODELS if value(name)]
     if other:
         raise NoLens(f"there is no lens here for its {', '.join(other)}")
-    distortion = {name: value(name) for name in _OPENCV}
+    distortion: dict[str, Any] = {name: value(name) for name in _OPENCV}
     raster: dict[str, Any] = {
         **{name: intrinsics[name].number() for name in ("fx", "fy", "cx", "cy")},
         "height": image.height,
