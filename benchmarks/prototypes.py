@@ -50,6 +50,8 @@ def _drives(rng: np.random.Generator, time_s: np.ndarray, real: np.ndarray) -> n
         rng.choice(5, count, p=[0.62, 0.16, 0.08, 0.06, 0.08]),
         rng.choice(5, count, p=[0.12, 0.30, 0.28, 0.25, 0.05]),
     )
+    # Turns at crossings are slow.
+    speed_0 = np.where(kind == 2, speed_0.clip(2.5, 9.0), speed_0)
     acceleration = rng.normal(0.0, 0.7, count)
     acceleration = np.where(kind == 4, -speed_0 / rng.uniform(1.0, 4.0, count), acceleration)
     speed = (speed_0[:, None] + acceleration[:, None] * time_s).clip(0.0, 30.0)

@@ -27,8 +27,8 @@ CORRIDOR = 3.5
 """Metres to either side, a lane's width, that a clip keeps within to count as going forward."""
 # Cells along the longer side of the picture.
 _CELLS = 640
-# Share of points on either side of each axis that may lie outside of the picture.
-_OUTSIDE = 0.0005
+# Share of clips that may leave the picture on each of its sides.
+_OUTSIDE = 0.002
 # Inches of the longer side of one map.
 _MAP = 5.6
 
@@ -67,11 +67,12 @@ def plot_motions(
     corridor: float = CORRIDOR,
     title: str | None = None,
 ) -> dict[str, Motions]:
-    """Draw motions from above: all sources over each other, then each by itself, equal metres on both axes.
+    """Draw motions from above: all sources in one map, then each by itself, equal metres on both axes.
 
-    Every path starts at the first camera, which looks up the page; x is to its right, z ahead (OpenCV axes). A cell is the
-    darker the more clips pass through it, on a logarithmic scale that runs from one clip to the most in any cell of that
-    source. The format follows the ending of ``path`` (png, svg, pdf).
+    Every path starts at the first camera, which looks up the page; x is to its right, z ahead (OpenCV axes). A cell is
+    the darker the more clips pass through it, on a logarithmic scale that runs from one clip to the most in any cell of
+    that source. In the map of all it has the colour of the source of whose clips the larger share passes. Few clips (1 in
+    500 on each side) may leave the picture. The format follows the ending of ``path`` (png, svg, pdf).
 
     Raises:
         ValueError: if there is no path, or not one source per path.
@@ -96,23 +97,23 @@ def draw_motions(
             f"each of at least one path needs its source; got {len(paths)} paths and {len(sources)} sources."
         )
     motions = motions_by_source(paths, sources, corridor=corridor)
-    # The widest lies at the bottom, so that a narrow corridor is not hidden under it.
-    ordered = sorted(motions, key=lambda name: (-motions[name].lateral, name))
-    colors = {name: COLORS[place % len(COLORS)] for place, name in enumerate(reversed(ordered))}
+    # Forward first, as colours go and from left to right.
+    ordered = sorted(motions, key=lambda name: (motions[name].lateral, name))
+    colors = {name: COLORS[place % len(COLORS)] for place, name in enumerate(ordered)}
     extent, cell = _view(paths)
     names = np.asarray(sources)
-    pictures = {name: _tints(_counts(paths[names == name], extent, cell), colors[name]) for name in ordered}
-    num_maps = 1 if len(ordered) == 1 else 1 + len(ordered)
+    counts = {name: _counts(paths[names == name], extent, cell) for name in ordered}
+    pictures = {name: _tints(counts[name], colors[name]) for name in ordered}
+    shown = {" and ".join(ordered): _mixed(counts, pictures), **pictures}
     width, height = extent[1] - extent[0], extent[3] - extent[2]
     scale = _MAP / max(width, height)
-    figure = new_figure(num_maps * max(width * scale, 2.6) + 1.2, height * scale + 1.5)
-    maps = np.atleast_1d(figure.subplots(1, num_maps, sharex=True, sharey=True))
-    for axes, shown in zip(maps, [ordered, *([name] for name in ordered[::-1])][:num_maps], strict=True):
-        for name in shown:
-            axes.imshow(pictures[name], extent=extent, origin="lower", interpolation="antialiased", zorder=2)
+    figure = new_figure(len(shown) * max(width * scale, 2.6) + 1.2, height * scale + 1.5)
+    maps = np.atleast_1d(figure.subplots(1, len(shown), sharex=True, sharey=True))
+    for axes, (name, picture) in zip(maps, shown.items(), strict=True):
+        axes.imshow(picture, extent=extent, origin="lower", interpolation="antialiased", zorder=2)
         _frame(axes, extent, corridor)
         axes.set_xlabel(f"right of the first camera ({unit})", fontsize=9)
-        axes.set_title(" and ".join(shown[::-1]), fontsize=10)
+        axes.set_title(name, fontsize=10)
     maps[0].set_ylabel(f"ahead of the first camera ({unit})", fontsize=9)
     _legend(figure, motions, colors, corridor, unit)
     if title:
@@ -124,8 +125,9 @@ def _view(paths: np.ndarray) -> tuple[tuple[float, float, float, float], float]:
     """Left, right, bottom and top of what is shown, and the side of a cell."""
     sides = []
     for axis in (0, 2):
-        # Of all points; a few clips far out would leave the others a dot.
-        low, high = np.quantile(paths[:, :, axis], [_OUTSIDE, 1 - _OUTSIDE])
+        # Not of all clips: a few far out would leave the others a dot.
+        low = np.quantile(paths[:, :, axis].min(axis=1), _OUTSIDE)
+        high = np.quantile(paths[:, :, axis].max(axis=1), 1 - _OUTSIDE)
         sides.append([min(float(low), 0.0), max(float(high), 0.0)])
     spans = [high - low for low, high in sides]
     longest = max(*spans, 1e-3)
@@ -152,11 +154,22 @@ def _tints(counts: Int32[np.ndarray, "row column"], color: str) -> np.ndarray:
     base = np.array([int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)])
     depth = np.log1p(counts) / np.log1p(max(int(counts.max()), 1))
     stops = np.array([0.0, 0.5, 1.0])
-    ramp = np.stack([base + 0.62 * (1 - base), base, 0.35 * base])
+    ramp = np.stack([base + 0.45 * (1 - base), base, 0.35 * base])
     picture = np.ones((*counts.shape, 4))
     for channel in range(3):
         picture[..., channel] = np.interp(depth, stops, ramp[:, channel])
-    picture[..., 3] = np.where(counts > 0, 0.55 + 0.45 * depth, 0.0)
+    picture[..., 3] = np.where(counts > 0, 0.4 + 0.6 * depth, 0.0)
+    return picture
+
+
+def _mixed(counts: Mapping[str, np.ndarray], pictures: Mapping[str, np.ndarray]) -> np.ndarray:
+    """All sources in one picture: a cell has the colour of those of whose clips the larger share passes there."""
+    shares = np.stack([own / max(int(own.max()), 1) for own in counts.values()])
+    # Squared, so that a clear majority is not a mixture.
+    weights = shares**2 / np.maximum((shares**2).sum(axis=0), 1e-12)
+    stack = np.stack(list(pictures.values()))
+    picture = (weights[..., None] * stack).sum(axis=0)
+    picture[..., 3] = stack[..., 3].max(axis=0)
     return picture
 
 
