@@ -104,6 +104,13 @@ def test_matrices_of_another_size_are_refused():
         Poses.from_world_to_camera(torch.zeros(2, 5, 4))
 
 
+def test_numbers_without_a_finite_square_are_no_rotation():
+    matrices = torch.zeros(1, 3, 4, dtype=torch.float64)
+    matrices[0, :, :3] = torch.tensor([1e200, -1e200, 1e200], dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"orthonormal to 0\.001; entry 0"):
+        Poses.from_matrices(matrices)
+
+
 @pytest.mark.parametrize("factor", [1.01, 0.5])
 def test_a_scale_in_the_rotation_is_refused_with_the_tolerance(factor):
     matrices = some_poses().T_world_cam

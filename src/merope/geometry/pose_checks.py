@@ -65,6 +65,8 @@ def require_rotations(rotations: Tensor, *, tolerance: float, remedy: str) -> No
     require_finite("rotations", rotations)
     identity = torch.eye(3, dtype=torch.float64)
     error = (rotations.mT @ rotations - identity).abs().amax((-1, -2))
+    # Finite numbers of 1e200 have no finite square: their error may be NaN, which is larger than nothing.
+    wrong = ~(error <= tolerance)
     left_handed = torch.det(rotations) < 0
     if left_handed.any():
         index = int(left_handed.nonzero()[0, 0])
@@ -73,7 +75,7 @@ def require_rotations(rotations: Tensor, *, tolerance: float, remedy: str) -> No
             f"{float(torch.det(rotations[index])):.6f}. The source is left-handed: convert the axes of the "
             "world and of the camera, not of one alone."
         )
-    if (error > tolerance).any():
+    if wrong.any():
         index = int(error.argmax())
         raise ValueError(
             f"rotations must be orthonormal to {tolerance:g}; entry {index} is off by "

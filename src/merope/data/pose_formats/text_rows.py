@@ -52,8 +52,13 @@ def recognise_kitti(path: Path) -> str | None:
     reason = f"{rows.shape[1]} numbers a row, rotation and position"
     if rows.shape[1] == 13:
         reason += " behind a frame number"
-    if heading_axis(matrices) == 2:
+    axis = heading_axis(matrices)
+    if axis == 2:
         reason += "; it moves along the third axis of what moves, as a camera does"
+    elif axis == 0:
+        reason += (
+            "; but it moves along the first axis of what moves, and KITTI's cameras look along the third"
+        )
     return reason
 
 
