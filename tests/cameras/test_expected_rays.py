@@ -1,23 +1,22 @@
 """Rays of real calibrations and of published code, against ours."""
 
-import re
-
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from merope.cameras import CameraModel, KannalaBrandt, OpenCV, UnifiedCamera
+from merope.cameras import CameraModel, UnifiedCamera
+from tests.cameras.calibrations import LENSES_OF_RAYS, aria, kannala_brandt
 from tests.support.shared import shared_file
 
-# The files hold 12 digits.
+# The files hold 12 digits, Aria's 10.
 FILE_PRECISION = 1e-11
+ARIA_PRECISION = 1e-9
 
 
-def read_rays(name: str) -> tuple[Tensor, Tensor]:
+def read_rays(path: str) -> tuple[Tensor, Tensor]:
     """Pixels, with (0, 0) the centre of the first pixel, and their unit rays."""
-    path = shared_file(f"data/fisheye/rays/{name}.csv")
-    table = torch.tensor(np.loadtxt(path, delimiter=",", skiprows=1))
+    table = torch.tensor(np.loadtxt(shared_file(path), delimiter=",", skiprows=1))
     return table[:, :2], table[:, 2:]
 
 
@@ -26,40 +25,6 @@ def grid(*, height: int, width: int) -> Tensor:
     u = torch.linspace(0, width - 1, 9, dtype=torch.float64)
     v = torch.linspace(0, height - 1, 9, dtype=torch.float64)
     return torch.stack(torch.meshgrid(u, v, indexing="xy"), -1).flatten(0, 1)
-
-
-def numbers_after(text: str, key: str) -> list[float]:
-    """The number, or the numbers in brackets, that follow ``key``."""
-    found = re.search(rf"\b{key}:\s*(?:\[([^\]]*)\]|(\S+))", text)
-    assert found, key
-    return [float(number) for number in (found[1] or found[2]).split(",")]
-
-
-def vi_car_pinhole() -> CameraModel:
-    text = shared_file("data/fisheye/calib/vi_car_cam0_pinhole.yaml").read_text()
-    named = {key: numbers_after(text, key)[0] for key in ("fx", "fy", "cx", "cy", "k1", "k2", "p1", "p2")}
-    return OpenCV(**named, width=752, height=480, pixel_origin="center")
-
-
-def tumvi(camera: int) -> CameraModel:
-    text = shared_file("data/fisheye/calib/tumvi_kb4.yaml").read_text().split("cam1:")[camera]
-    fx, fy, cx, cy = numbers_after(text, "intrinsics")
-    return kannala_brandt(fx, fy, cx, cy, numbers_after(text, "distortion_coeffs"), height=512, width=512)
-
-
-def surround_view_front() -> CameraModel:
-    text = shared_file("data/fisheye/surround_view_front.yaml").read_text()
-    matrix, coefficients = (
-        numbers_after(text.split(key)[1], "data") for key in ("camera_matrix", "dist_coeffs")
-    )
-    return kannala_brandt(matrix[0], matrix[4], matrix[2], matrix[5], coefficients, height=640, width=960)
-
-
-def kannala_brandt(fx, fy, cx, cy, coefficients, *, height, width) -> CameraModel:
-    named = dict(zip(("k1", "k2", "k3", "k4"), coefficients, strict=True))
-    return KannalaBrandt(
-        fx=fx, fy=fy, cx=cx, cy=cy, width=width, height=height, pixel_origin="center", **named
-    )
 
 
 def fitted_to_rays(pixels: Tensor, dirs_cam: Tensor, *, height: int, width: int) -> CameraModel:
@@ -78,18 +43,10 @@ def fitted_to_rays(pixels: Tensor, dirs_cam: Tensor, *, height: int, width: int)
     return kannala_brandt(fx, fy, cx, cy, [value / fx for value in scaled], height=height, width=width)
 
 
-@pytest.mark.parametrize(
-    ("name", "lens"),
-    [
-        ("vi_car_cam0_pinhole", vi_car_pinhole),
-        ("tumvi_cam0_kb4", lambda: tumvi(0)),
-        ("tumvi_cam1_kb4", lambda: tumvi(1)),
-        ("surround_view_front", surround_view_front),
-    ],
-)
-def test_real_calibration_gives_the_expected_rays(name, lens):
-    camera = lens()
-    pixels, expected = read_rays(name)
+@pytest.mark.parametrize("name", LENSES_OF_RAYS)
+def test_real_calibration_gives_the_expected_rays(name):
+    camera = LENSES_OF_RAYS[name]()
+    pixels, expected = read_rays(f"data/fisheye/rays/{name}.csv")
     assert torch.equal(pixels, grid(height=camera.height, width=camera.width))
     dirs_cam, valid = camera.unproject(pixels)
     assert valid.all()
@@ -99,8 +56,30 @@ def test_real_calibration_gives_the_expected_rays(name, lens):
     assert (back - pixels).abs().max() < 1e-8
 
 
+@pytest.mark.parametrize("name", LENSES_OF_RAYS)
+def test_pixels_of_real_calibrations_come_back_from_their_rays(name):
+    camera = LENSES_OF_RAYS[name]()
+    pixels = grid(height=camera.height, width=camera.width)
+    back, seen = camera.project(camera.unproject(pixels)[0])
+    assert seen.all()
+    assert (back - pixels).abs().max() < 1e-11
+
+
+@pytest.mark.parametrize("name", ["camera-rgb", "camera-slam-left", "camera-slam-right"])
+def test_aria_has_the_rays_of_its_official_code_and_no_others(name):
+    camera = aria(name)
+    pixels, expected = read_rays(f"data/fisheye/aria_adt/{name}_rays.csv")
+    everywhere = grid(height=camera.height, width=camera.width)
+    dirs_cam, valid = camera.unproject(everywhere)
+    assert torch.equal(everywhere[valid], pixels)
+    assert (dirs_cam[valid] - expected).abs().max() < ARIA_PRECISION
+    back, seen = camera.project(dirs_cam[valid])
+    assert seen.all()
+    assert (back - pixels).abs().max() < 1e-11
+
+
 def test_folding_calibration_has_rays_exactly_where_expected():
-    pixels, expected = read_rays("surround_view_left")
+    pixels, expected = read_rays("data/fisheye/rays/surround_view_left.csv")
     # Its calibration file is not at hand; 54 rays determine the eight numbers to 1e-9 and more.
     camera = fitted_to_rays(pixels, expected, height=640, width=960)
     everywhere = grid(height=640, width=960)

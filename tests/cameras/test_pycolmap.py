@@ -8,12 +8,18 @@ from tests.cameras.lenses import LENSES, random_points
 
 pycolmap = pytest.importorskip("pycolmap")
 
+ARIA = ("k0", "k1", "k2", "k3", "k4", "k5", "p0", "p1", "s0", "s1", "s2", "s3")
 NAMES = {
     "pinhole": ("PINHOLE", ()),
     "radtan": ("FULL_OPENCV", ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")),
     "rational": ("FULL_OPENCV", ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")),
     "kannala_brandt": ("OPENCV_FISHEYE", ("k1", "k2", "k3", "k4")),
     "equidistant_200": ("OPENCV_FISHEYE", ("k1", "k2", "k3", "k4")),
+    "fisheye624": ("RAD_TAN_THIN_PRISM_FISHEYE", ARIA),
+    "fisheye624_circle": ("RAD_TAN_THIN_PRISM_FISHEYE", ARIA),
+    "extended_unified": ("EUCM", ("alpha", "beta")),
+    "extended_unified_whole_plane": ("EUCM", ("alpha", "beta")),
+    "extended_unified_folding": ("EUCM", ("alpha", "beta")),
 }
 
 

@@ -38,7 +38,8 @@ class ExtendedUnified(CameraModel):
         return torch.stack((x, y, z), -1) / length[..., None], valid
 
     def _points_to_plane(self, points_cam: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return ellipsoid_to_plane(*points_cam.unbind(-1), self.alpha, self.beta)
+        x, y, z = points_cam.unbind(-1)
+        return ellipsoid_to_plane(x, y, z, self.alpha, self.beta)
 
 
 def require_alpha(alpha: Parameter) -> None:

@@ -18,7 +18,7 @@ class Mei(CameraModel):
     The model of OpenCV's ``omnidir``, of camodocal and of Kalibr's ``omni-radtan``; ``fx`` and ``fy`` are
     their gamma1 and gamma2. Without distortion it is the unified camera.
 
-    Invalid: what the unified camera does not see, and everything beyond the radius where the distortion
+    Invalid: what the unified camera does not see, and everything beyond the plane radius (at most 100) where the distortion
     folds back over the image.
     """
 
