@@ -154,7 +154,7 @@ def _settle_convention(path: Path, raw: RawPoses, options: ReadOptions, kind: Po
         error = np.abs(rotations.transpose(0, 2, 1) @ rotations - np.eye(3)).max(axis=(1, 2))
     if not (error <= options.tolerance).all():
         worst = int(np.argmax(error))
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             scale = float(np.cbrt(abs(np.linalg.det(rotations[worst]))))
         hint = (
             f" The matrix is scaled by {scale:.6g}: divide the rotations by that."
