@@ -147,8 +147,8 @@ def poses_with(**changes):
         (put("lens.json", changed(lens().to_dict(), fx=[None])), "is no lens"),
         (put("lens.json", changed(lens().to_dict(), cx=10**400)), "is no lens"),
         (put("lens.json", changed(lens().to_dict(), principal_point_outside=[])), "is no lens"),
-        (poses_with(times=1.5), "times a list of seconds"),
-        (poses_with(T_world_cam=[[10**400] * 12]), "rows of 12 numbers"),
+        (poses_with(times=1.5), "times must be a list"),
+        (poses_with(T_world_cam=[[10**400] * 12]), "not finite"),
         (poses_with(camera={"model": {}}), "no lens that can be read"),
         (
             lambda folder: write_video(folder / "video.mp4", frames(3), fps=10) or drop("frames")(folder),

@@ -84,7 +84,7 @@ class Entry:
             raise self.refused(f"{sizes} numbers" if shape else "a number")
         if not all(map(math.isfinite, flat)):
             raise PoseFileError(
-                f"{self.where} holds a value that is not finite. Remove frames without a pose."
+                f"{self.where} holds a value that is not finite, or beyond 1.8e308. Remove frames without a pose."
             )
         return np.asarray(flat, dtype=np.float64).reshape(shape)
 
