@@ -56,7 +56,8 @@ def test_a_broken_clip_is_named_and_the_rest_goes_through(recordings, tmp_path, 
     assert "2 clips written, 0 were there" in text
     assert "2 of 3 clips of" in text
     assert "fewer than 99 % are there" in text
-    assert "left out: realestate10k/b: b.mp4 cannot be decoded as a video" in text
+    assert "left out: realestate10k/b: " in text
+    assert "b.mp4 cannot be decoded as a video: there is none in it" in text
     assert clip_ids(tmp_path / "out") == ["a", "c"]
     assert run([*arguments, "--option", "unit=m", "--option", "frames=full"]) == 0
     assert "0 clips written, 2 were there" in capsys.readouterr().out

@@ -78,7 +78,8 @@ def test_no_window_reaches_over_a_missing_frame():
         assert np.array_equal(window.times, times[numbers(window)])
     assert any(np.diff(window.times).max() > 1.5 / 12 for window in clip.windows(5, allow_gaps=True))
     with pytest.raises(
-        ClipError, match=r"frames are missing: frame 3 comes 0.167 s after.*has 11 frames.*--allow-gaps"
+        ClipError,
+        match=r"frames are missing in 3 places: first, frame 3 comes 0.167 s after.*has 11 frames.*--allow-gaps",
     ):
         clip.windows(13)
 

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 
 from merope.cameras import CameraModel
-from merope.data.frame_timing import FrameTiming, frames_at_rate, stretches
+from merope.data.frame_timing import GAP, FrameTiming, frames_at_rate, stretches
 from merope.data.video import RATE_SLACK, Frames
 from merope.errors import MeropeError
 from merope.geometry.gravity import Up, unit_up
@@ -245,8 +245,8 @@ class Clip:
 
     def _gap_error(self, more: str) -> ClipError:
         steps = np.diff(self.times)
-        worst = int(np.argmax(steps))
+        gaps = np.flatnonzero(steps > GAP / self.fps)
         return self.error(
-            f"frames are missing: frame {worst + 1} comes {steps[worst]:.3f} s after the one before, at {self.fps:g} frames "
-            f"a second.{more} Take it as it is with allow_gaps=True (--allow-gaps)."
+            f"frames are missing in {len(gaps)} places: first, frame {gaps[0] + 1} comes {steps[gaps[0]]:.3f} s after the one "
+            f"before, at {self.fps:g} frames a second.{more} Take it as it is with allow_gaps=True (--allow-gaps)."
         )

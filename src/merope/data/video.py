@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -82,27 +83,19 @@ def read_video(path: str | os.PathLike[str], indices: Sequence[int] | None = Non
         ValueError: if the indices do not increase from 0 or more.
         MeropeError: if the file holds no video that can be decoded, or ends before the last of the indices.
     """
-    path = Path(path)
-    if not path.exists():
-        raise FileNotFoundError(2, "No such file or directory", str(path))
     wanted = None if indices is None else set(require_increasing(indices))
-    try:
-        with av.open(str(path)) as container:
-            stream = container.streams.video[0]
-            rate = stream.average_rate
-            frames = []
-            for number, frame in enumerate(container.decode(stream)):
-                if wanted is None or number in wanted:
-                    frames.append(frame.to_ndarray(format="rgb24"))
-                if wanted is not None and len(frames) == len(wanted):
-                    break
-    except (av.FFmpegError, IndexError) as error:
-        raise MeropeError(f"{path} cannot be decoded as a video ({error}); is the file complete?") from error
+    rate = read_header(path).fps
+    frames = []
+    for number, frame in enumerate(_decoded(Path(path))):
+        if wanted is None or number in wanted:
+            frames.append(frame.to_ndarray(format="rgb24"))
+        if wanted is not None and len(frames) == len(wanted):
+            break
     if not frames or rate is None:
         raise MeropeError(f"{path} holds no video frames")
     if indices is not None and len(frames) < len(indices):
         raise MeropeError(f"{path} ends before frame {indices[-1]}; is the file complete?")
-    return np.stack(frames), Fraction(rate)
+    return np.stack(frames), rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,24 +120,13 @@ def read_header(path: str | os.PathLike[str]) -> VideoHeader:
         MeropeError: if it is no video.
     """
     path = Path(path)
-    if not path.exists():
-        raise FileNotFoundError(2, "No such file or directory", str(path))
-    try:
-        with av.open(str(path)) as container:
-            stream = container.streams.video[0]
-            # Of a damaged file, or a codec that is not known here; then nothing else can be asked for.
-            if stream.codec_context is None:
-                raise MeropeError(f"{path.name} cannot be decoded: its codec is not known")
-            return VideoHeader(
-                height=stream.height,
-                width=stream.width,
-                fps=None if stream.average_rate is None else Fraction(stream.average_rate),
-                num_frames=stream.frames or None,
-            )
-    except (av.FFmpegError, IndexError) as error:
-        raise MeropeError(
-            f"{path.name} cannot be opened as a video ({error}); is the file complete?"
-        ) from error
+    with _opened(path) as (_, stream):
+        return VideoHeader(
+            height=stream.height,
+            width=stream.width,
+            fps=None if stream.average_rate is None else Fraction(stream.average_rate),
+            num_frames=stream.frames or None,
+        )
 
 
 def frame_times(path: str | os.PathLike[str]) -> Iterator[float]:
@@ -157,29 +139,49 @@ def frame_times(path: str | os.PathLike[str]) -> Iterator[float]:
         FileNotFoundError: if there is no such file.
         MeropeError: if the file cannot be decoded, holds no frames, or its times do not increase.
     """
-    path = Path(path)
+    path, latest = Path(path), None
+    for number, frame in enumerate(_decoded(path)):
+        if frame.pts is None or frame.time_base is None:
+            raise MeropeError(f"{path} does not say when its frame {number} is shown")
+        time = float(frame.pts * frame.time_base)
+        if latest is not None and time <= latest:
+            raise MeropeError(
+                f"{path}: frame {number} is shown at {time:.6f} s, not after the one before ({latest:.6f} s). "
+                "Write the video anew with a program that mends its time stamps."
+            )
+        latest = time
+        yield time
+    if latest is None:
+        raise MeropeError(f"{path} holds no video frames")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[av.container.InputContainer, av.VideoStream]]:
+    """A video file and its stream; what goes wrong within the block is the file's fault, and said so."""
     if not path.exists():
         raise FileNotFoundError(2, "No such file or directory", str(path))
-    latest = None
     try:
-        with av.open(str(path)) as container:
-            for number, frame in enumerate(container.decode(container.streams.video[0])):
-                if frame.pts is None or frame.time_base is None:
-                    raise MeropeError(f"{path.name} does not say when its frame {number} is shown")
-                time = float(frame.pts * frame.time_base)
-                if latest is not None and time <= latest:
-                    raise MeropeError(
-                        f"{path.name}: frame {number} is shown at {time:.6f} s, not after the one before ({latest:.6f} s). "
-                        "Write the video anew with a program that mends its time stamps."
-                    )
-                latest = time
-                yield time
-    except (av.FFmpegError, IndexError) as error:
-        raise MeropeError(
-            f"{path.name} cannot be decoded as a video ({error}); is the file complete?"
-        ) from error
-    if latest is None:
-        raise MeropeError(f"{path.name} holds no video frames")
+        with av.open(str(path), metadata_errors="replace") as container:
+            if not container.streams.video:
+                raise MeropeError(
+                    f"{path} cannot be decoded as a video: there is none in it; is the file complete?"
+                )
+            stream = container.streams.video[0]
+            # Of a damaged file, or a codec that is not known here; then nothing else can be asked for.
+            if stream.codec_context is None:
+                raise MeropeError(f"{path} cannot be decoded as a video: its codec is not known")
+            yield container, stream
+    except av.FFmpegError as error:
+        raise MeropeError(f"{path} cannot be decoded as a video ({error}); is the file complete?") from error
+
+
+def _decoded(path: Path) -> Iterator[av.VideoFrame]:
+    """The frames of a video from the first on; one that the decoder had to make up in part is refused."""
+    with _opened(path) as (container, stream):
+        for number, frame in enumerate(container.decode(stream)):
+            if frame.is_corrupt:
+                raise MeropeError(f"{path} is damaged at frame {number}; fetch it again.")
+            yield frame
 
 
 def write_frames(folder: str | os.PathLike[str], frames: Frames) -> None:

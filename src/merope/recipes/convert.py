@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from merope.data.clip import Clip, ClipError
@@ -209,7 +210,7 @@ def _write(clip: Clip, root: Path, config: ConvertConfig, source: str | None) ->
         cluster=clip.cluster,
         up_world=clip.up_world,
         provenance=clip.provenance,
-        depth=depth,
+        depth=None if depth is None else depth.astype(np.float32),
     )
     return True
 

@@ -106,6 +106,32 @@ def test_two_poses_of_one_frame_are_refused(tmp_path):
         join_frames(np.array([0.1, 0.2, 0.21]), tmp_path / "c.mp4", how="full")
 
 
+def test_a_damaged_video_is_refused_or_shows_the_right_frames(tmp_path):
+    write_numbered_video(tmp_path / "a.mp4", np.arange(24) / 10)
+    write_poses(tmp_path / "a.txt", np.arange(0, 24, 3) / 10)
+    content, rng = (tmp_path / "a.mp4").read_bytes(), np.random.default_rng(0)
+    clips, outcomes = open_dataset("realestate10k", tmp_path), []
+    for turn in range(60):
+        mutated = bytearray(content)
+        place, length = int(rng.integers(len(content))), int(rng.integers(1, 50))
+        if turn % 3 == 0:
+            del mutated[place:]
+        elif turn % 3 == 1:
+            del mutated[place : place + length]
+        else:
+            mutated[place:place] = rng.bytes(length)
+        (tmp_path / "a.mp4").write_bytes(bytes(mutated))
+        try:
+            shown = numbers_shown(clips[0].frames())
+        except ClipError as error:
+            assert str(error).startswith("realestate10k/a: ")
+            outcomes.append("refused")
+        else:
+            assert shown == list(range(0, 24, 3))
+            outcomes.append("right")
+    assert outcomes.count("refused") > 40
+
+
 def test_a_truncated_or_missing_video_costs_its_clip_alone(tmp_path):
     for name in ("cut", "gone", "good", "none"):
         write_poses(tmp_path / f"{name}.txt", np.arange(8) / 10)
