@@ -1,0 +1,1 @@
+"""``merope lens``: lenses in calibration files."""

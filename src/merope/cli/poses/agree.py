@@ -1,0 +1,186 @@
+"""``merope poses agree``: whether poses and a video belong together."""
+
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from merope.cli.extras import require
+from merope.cli.lens_options import Calibration
+from merope.cli.pose_options import ReadFlags
+from merope.cli.usage import UsageError
+from merope.errors import MeropeError
+
+if TYPE_CHECKING:
+    from merope.cameras import CameraModel
+    from merope.data.epipolar import Agreement
+    from merope.data.pose_files import PoseFile
+
+
+def agree(
+    video: Annotated[Path, tyro.conf.Positional],
+    poses: Annotated[Path, tyro.conf.Positional],
+    *,
+    read: Annotated[ReadFlags, tyro.conf.arg(name="")] = ReadFlags(),
+    lens: Path | None = None,
+    lens_format: Calibration | None = None,
+    lens_camera: str | None = None,
+    lens_height: int | None = None,
+    lens_width: int | None = None,
+    resize_lens: bool = False,
+    start: int = 0,
+    gap: int = 3,
+    pairs: int = 24,
+    max_shift: int = 2,
+    json: bool = False,
+) -> None:
+    """Measure whether a file of poses belongs to a video, frame by frame: a shift, a wrong direction or wrong axes show.
+
+    SIFT features are matched between frames --gap apart. Printed is the median distance, in pixels, by which matches miss
+    the epipolar geometry of the poses: as read, shifted against the frames, and taken in other conventions. It needs motion:
+    a camera that stands still fits any poses.
+
+    Args:
+        video: Video file, or folder of pictures that are frames in the order of their names.
+        poses: File of poses, one per frame.
+        lens: Calibration file of the frames (docs/lenses.md), where the pose file has no lens.
+        lens_format: Its format; without it the file must look like exactly one.
+        lens_camera: Which camera, in a calibration file of several.
+        lens_height: Height of the calibrated images in pixels, where the calibration file does not say it.
+        lens_width: Their width.
+        resize_lens: The frames are the whole calibrated image at another size: resize the lens to them.
+        start: Number of the pose that belongs to the first frame.
+        gap: Frames between the two that are compared. A slow camera needs more.
+        pairs: How many pairs of frames to compare, spread evenly.
+        max_shift: Largest shift of poses against frames to try.
+        json: Print one JSON object.
+    """
+    if start < 0 or max_shift < 0:
+        raise UsageError(f"--start and --max-shift must be 0 or more, got {start} and {max_shift}.")
+    require("cv2", purpose="matching frames")
+    from merope.data.epipolar import agreement, frame_pairs, match_frames
+    from merope.data.footage import open_footage
+    from merope.data.pose_files import load_pose_file
+
+    found = load_pose_file(poses, format=read.required_format(), options=read.options())
+    footage = open_footage(video)
+    height, width = next(footage.frames([0])).shape[:2]
+    view = _lens(
+        found,
+        lens,
+        {"format": lens_format, "camera": lens_camera, "height": lens_height, "width": lens_width},
+        resize=resize_lens,
+        size=(height, width),
+    )
+    if start >= len(found.poses):
+        raise UsageError(f"--start {start} is beyond the {len(found.poses)} poses.")
+    matches = match_frames(footage, frame_pairs(footage.count, gap=gap, at_most=pairs), progress=not json)
+    shifts = range(-max_shift, max_shift + 1)
+    result = agreement(matches, found.poses, view, start=start, shifts=shifts)
+    if json:
+        print(
+            dumps(
+                {
+                    "video": str(video),
+                    "poses": str(poses),
+                    "num_frames": footage.count,
+                    "num_poses": len(found.poses),
+                    "start": start,
+                    "gap": gap,
+                    "lens": view.to_dict(),
+                    **result.to_dict(),
+                },
+                indent=2,
+            )
+        )
+        return
+    print(
+        f"{footage.count} frames of {width} x {height}, {len(found.poses)} poses, gap {gap}, lens {view.model}"
+    )
+    if footage.count + start != len(found.poses):
+        print(
+            f"note: there are {footage.count} frames and {len(found.poses) - start} poses from number {start} on"
+        )
+    for note in filter(None, (found.projection_note, *found.notes)):
+        print(f"note: {note}")
+    print("\n".join(_table(result)))
+    print(f"best: {_verdict(result, read, found.format, start)}")
+
+
+def _lens(
+    poses: "PoseFile", path: Path | None, flags: dict[str, Any], *, resize: bool, size: tuple[int, int]
+) -> "CameraModel":
+    """The lens of the frames: the calibration file's, else the pose file's."""
+    from merope.cameras import CameraModel
+    from merope.data.calibration_files import read_calibration
+    from merope.data.pose_formats.realestate10k import realestate10k_lens
+
+    height, width = size
+    if path is not None:
+        lens = read_calibration(path, **flags)
+    elif poses.camera is not None:
+        lens = CameraModel.from_dict(poses.camera)
+    elif poses.format == "realestate10k":
+        # Its intrinsics are shares of the picture, whatever its size.
+        lens = realestate10k_lens(poses.source, height=height, width=width)
+    else:
+        raise UsageError(
+            "the pose file has no lens. Name a calibration file of the frames: --lens (docs/lenses.md)."
+        )
+    if lens.view_shape:
+        raise MeropeError(
+            f"{poses.source} has a lens for each of {tuple(lens.view_shape)} frames; one lens for all is needed: --lens."
+        )
+    if (lens.height, lens.width) != size and not resize:
+        raise MeropeError(
+            f"the lens is for images of height {lens.height}, width {lens.width}; the frames have height {height}, width "
+            f"{width}. If they are the whole images at another size: --resize-lens. If they are a part of them, write the "
+            "lens of that part (CameraModel.crop, to_dict) to a file."
+        )
+    return lens.resize(height=height, width=width) if resize else lens
+
+
+def _table(result: "Agreement") -> list[str]:
+    shifts = sorted({residual.shift for residual in result.residuals})
+    names = list(dict.fromkeys(residual.reading for residual in result.residuals))
+    at = {(residual.reading, residual.shift): residual for residual in result.residuals}
+    lines = ["median epipolar residual in pixels, with pose i + shift for frame i:"]
+    lines.append(f"{'shift':<18}" + "".join(f"{shift:>+9}" if shift else f"{0:>9}" for shift in shifts))
+    lines += [
+        f"{name:<18}" + "".join(f"{at[name, shift].median_px:>9.3f}" for shift in shifts) for name in names
+    ]
+    lines.append(f"{'matches':<18}" + "".join(f"{at[names[0], shift].num_matches:>9}" for shift in shifts))
+    lines.append(
+        f"rays of a match are {result.unturned_deg:.2f} degrees apart, {result.turned_deg:.2f} after the poses' rotations"
+    )
+    return lines
+
+
+def _verdict(result: "Agreement", read: ReadFlags, format: str, start: int) -> str:
+    """What fits best, and the flags that say so."""
+    from merope.data.epipolar import AS_READ
+    from merope.data.pose_formats import FORMATS
+
+    best = result.best
+    if (best.shift, best.reading) == (0, AS_READ):
+        return f"as read, no shift ({best.median_px:.3f} px): poses and frames belong together"
+    parts, flags = [], []
+    if best.shift:
+        parts.append(f"pose i {best.shift:+d} for frame i")
+        flags += [f"--start {start + best.shift}"] if start + best.shift >= 0 else []
+    if "inverted" in best.reading:
+        direction = read.direction or FORMATS[format].direction
+        other = "camera-to-world" if direction == "world-to-camera" else "world-to-camera"
+        parts.append("matrices that map the other way")
+        flags.append(f"--direction {other}")
+    if "opengl" in best.reading:
+        axes = read.camera_axes or FORMATS[format].axes
+        parts.append("camera axes with y and z turned round")
+        flags += [f"--camera-axes {'opencv' if axes == 'opengl' else 'opengl'}"] if axes in _TURNED else []
+    stated = result.under()
+    advice = f"; try {' '.join(flags)}" if flags else ""
+    return f"{' and '.join(parts)} ({best.median_px:.3f} px, against {stated.median_px:.3f} as read without shift){advice}"
+
+
+_TURNED = ("opencv", "opengl")

@@ -1,0 +1,320 @@
+"""Do poses and video belong together? Matches between frames, measured against the epipolar geometry of the poses.
+
+A point that is seen in two frames lies in one plane with both camera centres, and so do its two rays. How far matched rays
+miss a common plane needs neither depth nor scale, works through any lens, and grows when poses are shifted against the
+frames, inverted, or in other axes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from tqdm import tqdm
+
+from merope.cameras import CameraModel
+from merope.data.footage import Footage
+from merope.data.lens_facts import angle_between
+from merope.errors import MeropeError, MissingDependency, TrajectoryError
+from merope.geometry.poses import Poses
+
+AS_READ = "as read"
+"""The reading under which poses are what their reader made of them."""
+
+# Centres nearer than this share of the trajectory's extent have no direction from one to the other.
+_NO_BASELINE = 1e-9
+_EQUAL = 1.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameMatches:
+    """Pixels of two frames that show the same point; (0, 0) is the centre of the first pixel."""
+
+    first: int
+    second: int
+    pixels_first: Float[Tensor, "match 2"]
+    pixels_second: Float[Tensor, "match 2"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residual:
+    """How well the matches fit the poses under one shift and one reading."""
+
+    shift: int
+    """Frame i is taken to have pose i + shift."""
+    reading: str
+    """How the poses are taken: "as read", "inverted", "opengl" (y and z of the camera turned round), or both."""
+    median_px: float
+    """Median epipolar residual in pixels."""
+    median_deg: float
+    """The same as an angle between rays, degrees."""
+    in_front: float
+    """Share of the matches whose rays meet in front of both cameras, 0 to 1; 1 where there is no baseline."""
+    num_matches: int
+    num_pairs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """Residuals under every shift and reading, and which fits best."""
+
+    residuals: tuple[Residual, ...]
+    unturned_deg: float
+    """Median angle between the two rays of a match, each in its own camera."""
+    turned_deg: float
+    """The same after the poses' rotations; parallax and errors of the rotations are left."""
+
+    @property
+    def best(self) -> Residual:
+        """The smallest median.
+
+        A median that is less than 5 % above it counts as equal. Of equal ones those where points lie in front of the cameras
+        come first (a path and its reverse have the same epipolar geometry), then the poses as read, then the least shift.
+        """
+        near = [r for r in self.residuals if r.median_px <= _EQUAL * min(r.median_px for r in self.residuals)]
+        return min(near, key=lambda r: (r.in_front <= 0.5, r.reading != AS_READ, abs(r.shift), r.median_px))
+
+    def under(self, *, shift: int = 0, reading: str = AS_READ) -> Residual:
+        """One of the residuals.
+
+        Raises:
+            KeyError: if it was not measured.
+        """
+        for residual in self.residuals:
+            if (residual.shift, residual.reading) == (shift, reading):
+                return residual
+        raise KeyError(f"no residual for shift {shift}, {reading!r}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready form."""
+        return {**asdict(self), "best": asdict(self.best)}
+
+
+def frame_pairs(num_frames: int, *, gap: int, at_most: int | None = None) -> list[tuple[int, int]]:
+    """Frames ``gap`` apart: all such pairs, or ``at_most`` of them spread evenly.
+
+    Raises:
+        ValueError: if the gap or the number is not positive.
+        TrajectoryError: if there are too few frames for one pair.
+    """
+    if gap < 1 or (at_most is not None and at_most < 1):
+        raise ValueError(f"gap and at_most must be at least 1, got {gap} and {at_most}.")
+    count = num_frames - gap
+    if count < 1:
+        raise TrajectoryError(
+            f"{num_frames} frames have no two that are {gap} apart. Use a gap of {max(num_frames - 1, 1)} or less (--gap)."
+        )
+    firsts = list(range(count))
+    if at_most is not None and at_most < count:
+        firsts = sorted({round(place) for place in np.linspace(0, count - 1, at_most)})
+    return [(first, first + gap) for first in firsts]
+
+
+def match_frames(
+    footage: Footage, pairs: Sequence[tuple[int, int]], *, ratio: float = 0.75, progress: bool = False
+) -> list[FrameMatches]:
+    """SIFT features of frames, matched where the nearest is nearer than ``ratio`` times the second, both ways round.
+
+    Raises:
+        MissingDependency: if OpenCV is not installed.
+        MeropeError: if a frame cannot be read.
+    """
+    try:
+        import cv2
+    except ModuleNotFoundError:
+        raise MissingDependency.for_extra("cv2", extra="data", purpose="matching frames") from None
+    sift = cv2.SIFT_create()  # type: ignore[attr-defined]
+    matcher = cv2.BFMatcher(cv2.NORM_L2)
+    numbers = sorted({number for pair in pairs for number in pair})
+    places: dict[int, np.ndarray] = {}
+    features: dict[int, np.ndarray] = {}
+    frames = footage.frames(numbers)
+    for number, frame in tqdm(
+        zip(numbers, frames, strict=True),
+        desc="features",
+        total=len(numbers),
+        unit="frame",
+        disable=not progress,
+    ):
+        points, found = sift.detectAndCompute(cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY), None)
+        places[number] = np.array([point.pt for point in points], dtype=np.float64).reshape(-1, 2)
+        features[number] = np.zeros((0, 128), np.float32) if found is None else found
+
+    def nearest(one: np.ndarray, other: np.ndarray) -> dict[int, int]:
+        if len(one) == 0 or len(other) < 2:
+            return {}
+        two = matcher.knnMatch(one, other, k=2)
+        return {best.queryIdx: best.trainIdx for best, next_ in two if best.distance < ratio * next_.distance}
+
+    matches = []
+    for first, second in tqdm(pairs, desc="matches", unit="pair", disable=not progress):
+        there = nearest(features[first], features[second])
+        back = nearest(features[second], features[first])
+        kept = [(i, j) for i, j in there.items() if back.get(j) == i]
+        rows = np.array(kept, dtype=np.int64).reshape(-1, 2)
+        matches.append(
+            FrameMatches(
+                first=first,
+                second=second,
+                pixels_first=torch.from_numpy(places[first][rows[:, 0]]),
+                pixels_second=torch.from_numpy(places[second][rows[:, 1]]),
+            )
+        )
+    return matches
+
+
+def readings(poses: Poses) -> dict[str, Poses]:
+    """The same file taken in other ways: matrices the other way round, and camera axes of OpenGL for OpenCV's or back."""
+    inverse = Poses(
+        R_world_cam=poses.R_world_cam.mT, center_world=poses.T_cam_world[:, :3, 3], unit=poses.unit
+    )
+    turn = torch.diag(torch.tensor([1.0, -1.0, -1.0], dtype=torch.float64))
+    zero = torch.zeros(3, dtype=torch.float64)
+    return {
+        AS_READ: poses,
+        "inverted": inverse,
+        "opengl": poses.mounted(turn, zero),
+        "inverted, opengl": inverse.mounted(turn, zero),
+    }
+
+
+def agreement(
+    matches: Sequence[FrameMatches],
+    poses: Poses,
+    lens: CameraModel,
+    *,
+    start: int = 0,
+    shifts: Sequence[int] = (-2, -1, 0, 1, 2),
+) -> Agreement:
+    """Residuals of matches under the poses, as read and in the other `readings`, with the poses shifted against the frames.
+
+    ``start`` is the number of the pose that belongs to frame 0 without shift.
+
+    Medians are over all matches of all pairs that have poses under a shift. The residual of a match is the Sampson distance:
+    how far both pixels would have to move together, to first order, for their rays to share a plane with the baseline. Where
+    two centres coincide there is no baseline, and the residual is how far apart the rays are.
+
+    Raises:
+        MeropeError: if there are no matches with rays, or no pair has poses.
+    """
+    seen = [_rays(match, lens) for match in matches]
+    residuals = []
+    for name, taken in readings(poses).items():
+        for shift in shifts:
+            parts = [
+                _residuals(rays, taken, rays.first + start + shift, rays.second + start + shift)
+                for rays in seen
+                if rays.first + start + shift >= 0 and rays.second + start + shift < len(poses)
+            ]
+            parts = [part for part in parts if part.shape[1] > 0]
+            if parts:
+                merged = torch.cat(parts, dim=1)
+                residuals.append(
+                    Residual(
+                        shift=shift,
+                        reading=name,
+                        median_px=float(merged[0].quantile(0.5)),
+                        median_deg=float(torch.rad2deg(merged[1]).quantile(0.5)),
+                        in_front=float((merged[2] > 0).double().mean()),
+                        num_matches=merged.shape[1],
+                        num_pairs=len(parts),
+                    )
+                )
+    if not any(r.shift == 0 and r.reading == AS_READ for r in residuals):
+        raise MeropeError(
+            "no two frames with matches have poses. Are there as many poses as frames, and does the lens see the pixels?"
+        )
+    turned = [r for r in seen if r.second + start < len(poses)]
+    unturned_rad = torch.cat([angle_between(r.dirs_first, r.dirs_second) for r in turned])
+    turned_rad = torch.cat(
+        [
+            angle_between(
+                r.dirs_first, r.dirs_second @ poses.relative(r.first + start, r.second + start)[0].mT
+            )
+            for r in turned
+        ]
+    )
+    return Agreement(
+        residuals=tuple(residuals),
+        unturned_deg=float(torch.rad2deg(unturned_rad).quantile(0.5)),
+        turned_deg=float(torch.rad2deg(turned_rad).quantile(0.5)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rays:
+    """Rays of the matches of two frames, each in its own camera, and their derivatives by the pixel."""
+
+    first: int
+    second: int
+    dirs_first: Float[Tensor, "match 3"]
+    dirs_second: Float[Tensor, "match 3"]
+    slopes_first: Float[Tensor, "match 3 2"]
+    slopes_second: Float[Tensor, "match 3 2"]
+
+
+def _rays(match: FrameMatches, lens: CameraModel) -> _Rays:
+    lens = lens.with_pixel_origin("center")
+    dirs_first, slopes_first, valid_first = _unproject(lens, match.pixels_first)
+    dirs_second, slopes_second, valid_second = _unproject(lens, match.pixels_second)
+    both = valid_first & valid_second
+    return _Rays(
+        first=match.first,
+        second=match.second,
+        dirs_first=dirs_first[both],
+        dirs_second=dirs_second[both],
+        slopes_first=slopes_first[both],
+        slopes_second=slopes_second[both],
+    )
+
+
+def _unproject(
+    lens: CameraModel, pixels: Float[Tensor, "match 2"]
+) -> tuple[Float[Tensor, "match 3"], Float[Tensor, "match 3 2"], Bool[Tensor, "match"]]:
+    """Rays, their derivatives by the pixel, and where there are any."""
+    pixels = pixels.clone().requires_grad_()
+    dirs_cam, valid = lens.unproject(pixels)
+    slopes = [
+        torch.autograd.grad(dirs_cam[:, axis].sum(), pixels, retain_graph=axis < 2)[0] for axis in range(3)
+    ]
+    return dirs_cam.detach(), torch.stack(slopes, 1), valid
+
+
+def _residuals(rays: _Rays, poses: Poses, first: int, second: int) -> Float[Tensor, "3 match"]:
+    """Residuals in pixels and in radians of one pair, and 1 where the rays meet in front of both cameras."""
+    R_first_second, offset_first = poses.relative(first, second)
+    extent = float((poses.center_world - poses.center_world[0]).norm(dim=-1).max())
+    seen_first = rays.dirs_second @ R_first_second.mT
+    if float(offset_first.norm()) <= _NO_BASELINE * extent or extent == 0:
+        return _without_baseline(rays, seen_first)
+    # The plane of the second ray and the baseline, by its normal; and the same for the first ray, in the second camera.
+    normal_first = torch.linalg.cross(offset_first.expand_as(seen_first), seen_first)
+    normal_second = torch.linalg.cross(rays.dirs_first, offset_first.expand_as(seen_first)) @ R_first_second
+    miss = (rays.dirs_first * normal_first).sum(-1)
+    by_pixel = [
+        (normal[:, :, None] * slopes).sum(1)
+        for normal, slopes in ((normal_first, rays.slopes_first), (normal_second, rays.slopes_second))
+    ]
+    by_angle = [(normal * normal).sum(-1) - miss * miss for normal in (normal_first, normal_second)]
+    squared_px = (by_pixel[0] ** 2).sum(-1) + (by_pixel[1] ** 2).sum(-1)
+    # The rays come nearest to each other at depths with these signs.
+    across = torch.linalg.cross(rays.dirs_first, seen_first)
+    depth_first = (normal_first * across).sum(-1)
+    depth_second = (torch.linalg.cross(offset_first.expand_as(seen_first), rays.dirs_first) * across).sum(-1)
+    ahead = ((depth_first > 0) & (depth_second > 0)).double()
+    return torch.stack((_over_root(miss, squared_px), _over_root(miss, by_angle[0] + by_angle[1]), ahead))
+
+
+def _over_root(miss: Tensor, squared: Tensor) -> Tensor:
+    """``|miss| / sqrt(squared)``; zero where a ray runs along the baseline and every plane holds it."""
+    return torch.where(squared > 0, miss.abs() / torch.sqrt(torch.where(squared > 0, squared, 1)), 0)
+
+
+def _without_baseline(rays: _Rays, seen_first: Float[Tensor, "match 3"]) -> Float[Tensor, "3 match"]:
+    angle = angle_between(rays.dirs_first, seen_first)
+    # Pixels by radians: what an angle is on the raster, from the area that a pixel sees.
+    area = torch.linalg.cross(rays.slopes_first[:, :, 0], rays.slopes_first[:, :, 1]).norm(dim=-1)
+    return torch.stack((angle / torch.sqrt(area), angle, torch.ones_like(angle)))
