@@ -40,7 +40,8 @@ def read_tables_indexed(folder: Path, index: Path) -> NuScenesTables:
             ) from None
     tables = NuScenesTables.read(folder)
     with atomic_path(index) as temporary, temporary.open("wb") as file:
-        np.savez(file, format=np.asarray(_FORMAT), tables=np.asarray(stamp), **tables.columns.to_arrays())
+        arrays = {"format": np.asarray(_FORMAT), "tables": np.asarray(stamp), **tables.columns.to_arrays()}
+        np.savez(file, allow_pickle=False, **arrays)
     return tables
 
 
