@@ -6,6 +6,7 @@ a detour of 1 m with three points are 50 m apart, and 1 m once both are sampled 
 
 # Numba infers the types of these functions at each call.
 # ruff: noqa: ANN001
+# mypy: disable-error-code="no-untyped-def"
 
 import numpy as np
 import torch

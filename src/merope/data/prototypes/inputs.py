@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float
 
 from merope.data.clip import Clip, ClipError
 from merope.data.datasets import ClipSet, open_dataset
@@ -27,8 +27,8 @@ class Trajectory:
     """Data set or folder that it comes from."""
     clip_id: str
     """Name within the source; that of the clip or, for a window, "ID@00049" after its first frame."""
-    centers: Float64[np.ndarray, "time 3"]
-    """Centres in the axes of the first camera, in `unit`."""
+    centers: Float[np.ndarray, "time 3"]
+    """Centres in the axes of the first camera, in `unit`; float32 only where a file holds them relative and so."""
     unit: Unit
     """What a length of 1 is."""
     load_poses: Callable[[], Poses] | None

@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 from jaxtyping import Float
@@ -100,15 +100,15 @@ def write_path_file(
     **more: np.ndarray,
 ) -> None:
     """Write paths as an ``.npz`` file that `read_path_file` reads, in one step; ``more`` arrays go beside them."""
+    arrays: dict[str, Any] = {
+        "centers": centers,
+        "ids": np.asarray(clip_ids, dtype=np.str_),
+        "sources": np.asarray(sources, dtype=np.str_),
+        "unit": np.asarray(unit),
+        **more,
+    }
     with atomic_path(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(
-            file,
-            centers=centers,
-            ids=np.asarray(clip_ids, dtype=np.str_),
-            sources=np.asarray(sources, dtype=np.str_),
-            unit=np.asarray(unit),
-            **more,
-        )
+        np.savez_compressed(file, **arrays)
 
 
 def _require_shape(path: Path, name: str, values: np.ndarray) -> None:

@@ -1,0 +1,138 @@
+"""``merope data select``: the few trajectories that stand for a data set in an evaluation, and their turns."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from merope.cli.data.trajectory_inputs import TrajectoryFlags, described, read_table
+from merope.cli.extras import require
+from merope.cli.pose_options import ReadFlags
+
+if TYPE_CHECKING:
+    from merope.data.splits import Split
+
+
+def select(
+    inputs: Annotated[tuple[Path, ...], tyro.conf.Positional],
+    *,
+    out: Path,
+    count: int = 128,
+    turns: tuple[Literal["left", "right"], ...] = ("left", "right"),
+    threshold: float = 1.0,
+    groups: int = 64,
+    still: float | None = None,
+    name: str = "evaluation",
+    seed: int = 0,
+    trajectories: Annotated[TrajectoryFlags, tyro.conf.arg(name="")] = TrajectoryFlags(),
+    read: Annotated[ReadFlags, tyro.conf.arg(name="")] = ReadFlags(),
+) -> None:
+    """Pick trajectories that cover the geometries of a data set, and turn each to the left and to the right.
+
+    Prototypes are found as by `merope data prototypes`, those that move are divided into COUNT groups by k-means in
+    metres, and of each group the one nearest to its mean is taken. OUT/split.json names the clips, OUT/trajectories.npz
+    holds their paths, and OUT/poses/SOURCE/CLIP_ID has the poses of each, original.json, left.json and right.json, in this
+    project's own format.
+
+    Args:
+        inputs: Folders of clips, data sets (--reader), files of many trajectories (.npy, .npz), or pose files (--format).
+        out: Folder that is written; it must not be there yet.
+        count: Trajectories that are picked.
+        turns: Sides to which each is turned as well; none leaves the originals alone.
+        threshold: Frechet distance up to which a path is like a prototype, in the paths' unit.
+        groups: Groups of shapes, from whose medoids prototypes are found.
+        still: Displacement up to which a clip counts as static and is never picked; by default half the threshold.
+        name: Name of the split.
+        seed: Of k-means.
+        trajectories: Which trajectories.
+        read: How pose files are read.
+    """
+    for package in ("sklearn", "scipy"):
+        require(package, purpose="grouping trajectories")
+    from merope.data.prototypes import PrototypeConfig, find_prototypes, split_of
+    from merope.data.prototypes import select as select_rows
+    from merope.data.prototypes.path_files import write_path_file
+    from merope.data.splits import write_split
+    from merope.files import atomic_folder
+
+    config = PrototypeConfig(threshold=threshold, num_groups=groups, still=still, seed=seed)
+    table = read_table(inputs, trajectories, read)
+    found = find_prototypes(table.paths, config, progress=True)
+    rows = found.kept[select_rows(table.paths[found.kept], count=count, seed=seed)].tolist()
+    made = described(
+        inputs,
+        trajectories,
+        read,
+        command="data select",
+        count=count,
+        turns=list(turns),
+        threshold=threshold,
+        groups=groups,
+        still=config.still_extent,
+        seed=seed,
+    )
+    split = split_of(table, found, name=name, rows=rows, made=made)
+    with atomic_folder(out) as folder:
+        write_split(folder / "split.json", split)
+        write_path_file(
+            folder / "trajectories.npz",
+            table.paths[rows],
+            clip_ids=[table.clip_ids[row] for row in rows],
+            sources=[table.sources[row] for row in rows],
+            unit=table.unit,
+        )
+        written = _write_poses(folder / "poses", inputs, trajectories, read, split, turns)
+    print(f"{count} of {len(found.kept)} prototypes of {len(table)} trajectories")
+    if written:
+        print(f"{written} files of poses: {', '.join(('original', *turns))}")
+    else:
+        print("no files of poses, and no turns: the inputs hold positions alone")
+    print(f"written to {out}")
+
+
+def _write_poses(
+    folder: Path,
+    inputs: tuple[Path, ...],
+    flags: TrajectoryFlags,
+    read: ReadFlags,
+    split: "Split",
+    turns: tuple[Literal["left", "right"], ...],
+) -> int:
+    """Read the chosen clips again, for their poses; how many files were written."""
+    from functools import partial
+
+    from merope.data.clip import ClipError
+    from merope.data.pose_files import write_poses
+    from merope.data.prototypes import read_trajectories, with_variants
+    from merope.data.prototypes.selection import Variant
+
+    variants: dict[str, Variant] = {}
+    written = 0
+    for each in read_trajectories(inputs, flags.options(read), only=split):
+        # A clip that a split names by its window has others too.
+        if isinstance(each, ClipError) or each.load_poses is None:
+            continue
+        if turns and not variants:
+            from merope.geometry.turns import turn_variant
+
+            variants = {side: partial(turn_variant, side=side) for side in turns}
+        for name, poses in with_variants(each.load_poses(), variants).items():
+            write_poses(_plain(folder, each.source, each.clip_id) / f"{name}.json", poses, format="merope")
+            written += 1
+    return written
+
+
+def _plain(folder: Path, source: str, clip_id: str) -> Path:
+    """The folder of a clip.
+
+    Raises:
+        MeropeError: if source or name would lead out of it.
+    """
+    from merope.errors import MeropeError
+
+    for name in (source, clip_id):
+        if not name.strip(". ") or any(sign in name for sign in "/\\:\0"):
+            raise MeropeError(
+                f"{source}/{clip_id} cannot be the name of a folder. Rename it, or give --source a plain name."
+            )
+    return folder / source / clip_id
