@@ -35,11 +35,8 @@ class TimeFacts:
     max_spacing: float
     gaps: tuple[int, ...]
     """Poses that follow more than one and a half median spacings after the one before."""
-
-    @property
-    def fps(self) -> float | None:
-        """Poses a second by the median spacing; None where that is not positive."""
-        return 1 / self.median_spacing if self.median_spacing > 0 else None
+    fps: float | None
+    """Poses a second by the median spacing; None where that is not positive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +52,10 @@ class PoseFacts:
     """Edges of the box around all centres, along the world's x, y, z."""
     max_coordinate: float
     """Largest |x|, |y| or |z| of a centre."""
+    first_center: tuple[float, float, float]
+    """Centre of the first pose."""
     summed_rotation_deg: float
-    """Sum of the angles from each pose to the next."""
+    """Sum of the angles from each pose to the next, of matrices that were brought back to rotations."""
     max_rotation_step_deg: float
     duplicates: tuple[int, ...]
     """Poses that equal the one before, digit for digit."""
@@ -98,7 +97,7 @@ def pose_facts(
     turns = torch.rad2deg(rotation_angle(R_world_cam[:-1], R_world_cam[1:]))
     same = (R_world_cam.diff(dim=0) == 0).all(-1).all(-1) & (center_world.diff(dim=0) == 0).all(-1)
     extent = (center_world.amax(dim=0) - center_world.amin(dim=0)).tolist()
-    up = camera_up(R_world_cam).tolist()
+    up, first = camera_up(R_world_cam).tolist(), center_world[0].tolist()
     turn, turn_range = _turns(R_world_cam)
     rounded = center_world.float().double()
     return PoseFacts(
@@ -109,6 +108,7 @@ def pose_facts(
         max_step=float(steps.max()) if len(steps) else 0.0,
         extent=(extent[0], extent[1], extent[2]),
         max_coordinate=float(center_world.abs().max()),
+        first_center=(first[0], first[1], first[2]),
         summed_rotation_deg=float(turns.sum()),
         max_rotation_step_deg=float(turns.max()) if len(turns) else 0.0,
         duplicates=_after(same),
@@ -174,6 +174,7 @@ def time_facts(times: Float[Tensor, "time"]) -> TimeFacts:
         median_spacing=median,
         max_spacing=float(spacing.max()) if len(spacing) else 0.0,
         gaps=_after(spacing > 1.5 * median),
+        fps=1 / median if median > 0 else None,
     )
 
 

@@ -90,8 +90,23 @@ def load_pose_file(
 ) -> PoseFile:
     """`read_poses` with the frame numbers and the lens that the file may carry."""
     path, options = Path(path), options or ReadOptions()
+    return settled(path, _format(format).read(path, options), format=format, times=times, options=options)
+
+
+def settled(
+    path: Path,
+    raw: RawPoses,
+    *,
+    format: str,
+    times: Float[Tensor, "time"] | None = None,
+    options: ReadOptions,
+) -> PoseFile:
+    """What was read from a file in ``format``, brought to this project's convention; ``path`` is for messages.
+
+    Raises:
+        PoseFileError: if the numbers are no poses in the convention of the format and the options.
+    """
     kind = _format(format)
-    raw = kind.read(path, options)
     matrices = _settle_convention(path, raw, options, kind)
     stamps = times if times is not None else raw.times
     if stamps is not None and len(stamps) != len(matrices):
@@ -206,8 +221,8 @@ def write_poses(
 
     A path that ends in .gz is compressed; a format of several files makes a folder. ``camera`` is `CameraModel.to_dict()`,
     for the formats that keep a lens. ``pose_policy`` marks poses of latent frames, in this project's own formats.
-    ``direction`` and ``axes`` are for formats of bare matrices (kitti, npy), where another program wants another convention than
-    camera-to-world in OpenCV axes; such a file is read with the same in `ReadOptions`.
+    ``direction`` and ``axes`` are for bare matrices (kitti, npy) that another program wants in another convention than
+    camera-to-world and OpenCV axes; such a file is read with the same in `ReadOptions`.
 
     Raises:
         ValueError: if the format is unknown, needs what the poses lack, or states its convention and is to have another.
@@ -333,7 +348,12 @@ def kitti_projection(calibration: str | Path, *, camera: int) -> Float[np.ndarra
         row = unnamed[camera]
     try:
         projection = np.asarray(row, dtype=np.float64).reshape(3, 4)
-        if np.isfinite(projection).all() and projection[0, 0] > 0 and projection[1, 1] > 0 and projection[2, 2] > 0:
+        if (
+            np.isfinite(projection).all()
+            and projection[0, 0] > 0
+            and projection[1, 1] > 0
+            and projection[2, 2] > 0
+        ):
             return projection
     except (TypeError, ValueError):
         pass

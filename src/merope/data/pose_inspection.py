@@ -20,7 +20,7 @@ from merope.data.pose_facts import (
     TimeFacts,
     pose_facts,
 )
-from merope.data.pose_files import load_pose_file
+from merope.data.pose_files import settled
 from merope.data.pose_formats import FORMATS, PoseFormat, RawPoses
 from merope.data.pose_readings import Reading, Verdict, judge, readings
 from merope.data.pose_table import PoseFileError, ReadOptions, explain_columns, read_table
@@ -32,6 +32,8 @@ SPEED_METRES = 100.0
 """Metres a second beyond which a median speed is no likely one."""
 _LIKELY_STEP = (5e-3, 5.0)
 _LIKELY_SPACING = (1e-3, 10.0)
+_FREE = ("tum",)
+"""Formats whose files come with quaternions of either order, and with stamps of any unit."""
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 
@@ -45,7 +47,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixFacts:
-    """Rotation matrices as they stand in the file, before anything is mended."""
+    """Rotations R from camera to world as they stand in the file, before anything is mended."""
 
     rt_r_error: float
     """Largest entry of R^T R - I."""
@@ -55,6 +57,9 @@ class MatrixFacts:
     max_determinant: float
     left_handed: int
     """Matrices with a negative determinant."""
+    summed_arccos_deg: float
+    """Sum of arccos((trace - 1) / 2) from each matrix to the next, as it is often given: there the rounding of a file adds to
+    small angles. `PoseFacts.summed_rotation_deg` is without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,8 +160,7 @@ def _inspected(
     times: Tensor | None,
     candidates: tuple[Candidate, ...],
 ) -> Inspection:
-    matrices = _matrix_facts(raw.matrices[:, :, :3])
-    found, order = _all_readings(path, kind, raw, options)
+    found, order = _all_readings(path, format, raw, options)
     asked = next(
         reading
         for reading in found
@@ -164,12 +168,16 @@ def _inspected(
         and reading.camera_axes == (options.camera_axes or raw.axes or kind.axes)
         and reading.quaternion_order == order
     )
+    rotations = raw.matrices[:, :, :3]
+    matrices = _matrix_facts(
+        rotations.transpose(0, 2, 1) if asked.direction == "world-to-camera" else rotations
+    )
     unit = options.unit or raw.unit or kind.unit
     stamps = times if times is not None else raw.times
     stamps = None if stamps is None else torch.as_tensor(stamps, dtype=torch.float64)
     findings = []
     try:
-        poses = load_pose_file(path, format=format, times=times, options=options).poses
+        poses = settled(path, raw, format=format, times=times, options=options).poses
         R_world_cam, center_world = poses.R_world_cam, poses.center_world
     except PoseFileError as error:
         # Lengths and turns between neighbours are the same in a mirrored world.
@@ -187,7 +195,7 @@ def _inspected(
         )
     findings += _unit_findings(facts, unit)
     if facts.times is not None and times is None:
-        findings += _time_findings(path, kind, facts.times, options)
+        findings += _time_findings(format, facts.times, options)
     findings += _motion_findings(facts, unit)
     ids = raw.frame_ids
     return Inspection(
@@ -211,21 +219,25 @@ def _inspected(
 def _matrix_facts(rotations: Float[np.ndarray, "time 3 3"]) -> MatrixFacts:
     transposed = rotations.transpose(0, 2, 1)
     determinants = np.linalg.det(rotations)
+    traces = (rotations[:-1] * rotations[1:]).sum(axis=(1, 2))
     return MatrixFacts(
         rt_r_error=float(np.abs(transposed @ rotations - np.eye(3)).max()),
         r_rt_error=float(np.abs(rotations @ transposed - np.eye(3)).max()),
         min_determinant=float(determinants.min()),
         max_determinant=float(determinants.max()),
         left_handed=int((determinants < 0).sum()),
+        summed_arccos_deg=float(np.rad2deg(np.arccos(((traces - 1) / 2).clip(-1, 1)).sum())),
     )
 
 
 def _all_readings(
-    path: Path, kind: PoseFormat, raw: RawPoses, options: ReadOptions
+    path: Path, format: str, raw: RawPoses, options: ReadOptions
 ) -> tuple[tuple[Reading, ...], str | None]:
-    """Every reading of the matrices, and the quaternion order as asked, None where the file holds no quaternions."""
-    other = _read_with(path, kind, options, quaternion_order=_other_order(options.quaternion_order))
-    if other is None or other.matrices.shape != raw.matrices.shape or (other.matrices == raw.matrices).all():
+    """Every reading of the matrices, and the quaternion order as asked, None where the format leaves no choice of it."""
+    if format not in _FREE:
+        return readings(raw.matrices), None
+    other = _read_with(path, format, options, quaternion_order=_other_order(options.quaternion_order))
+    if other is None:
         return readings(raw.matrices), None
     order = options.quaternion_order
     return (
@@ -239,10 +251,10 @@ def _other_order(order: str) -> str:
     return "wxyz" if order == "xyzw" else "xyzw"
 
 
-def _read_with(path: Path, kind: PoseFormat, options: ReadOptions, **changes: Any) -> RawPoses | None:
+def _read_with(path: Path, format: str, options: ReadOptions, **changes: Any) -> RawPoses | None:
     """The file read otherwise; None where that cannot be."""
     try:
-        return kind.read(path, replace(options, **changes))
+        return FORMATS[format].read(path, replace(options, **changes))
     except PoseFileError:
         return None
 
@@ -325,7 +337,7 @@ def _unit_findings(facts: PoseFacts, unit: Unit) -> list[Finding]:
     return []
 
 
-def _time_findings(path: Path, kind: PoseFormat, times: TimeFacts, options: ReadOptions) -> list[Finding]:
+def _time_findings(format: str, times: TimeFacts, options: ReadOptions) -> list[Finding]:
     spacing = times.median_spacing
     if times.count < 2 or _LIKELY_SPACING[0] / 10 <= spacing <= _LIKELY_SPACING[1]:
         return []
@@ -335,14 +347,11 @@ def _time_findings(path: Path, kind: PoseFormat, times: TimeFacts, options: Read
         for name, seconds in _SECONDS.items()
         if name != options.time_unit and _LIKELY_SPACING[0] <= written * seconds <= _LIKELY_SPACING[1]
     ]
-    # Some formats fix the unit of their stamps, and no option changes it.
-    changed = _read_with(path, kind, options, time_unit=likely[0]) if likely else None
-    flags = tuple(f"--time-unit {name}" for name in likely)
-    if changed is None or changed.times is None or float(changed.times[-1] - changed.times[0]) == times.span:
-        flags = ()
     return [
         Finding(
-            kind="times", text=f"poses are {spacing:.4g} s apart, which is no rate of a video", flags=flags
+            kind="times",
+            text=f"poses are {spacing:.4g} s apart, which is no rate of a video",
+            flags=tuple(f"--time-unit {name}" for name in likely) if format in _FREE else (),
         )
     ]
 

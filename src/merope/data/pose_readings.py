@@ -56,13 +56,13 @@ def readings(
     found = []
     for direction in get_args(Direction):
         motion, path_length, max_step = _motion(matrices, direction)
-        for axes, R_axes_opencv in R_AXES_OPENCV.items():
+        for axes in get_args(Axes):
             found.append(
                 Reading(
                     direction=direction,
                     camera_axes=axes,
                     quaternion_order=quaternion_order,
-                    heading=float(motion @ R_axes_opencv[:, 2]),
+                    heading=float(motion @ R_AXES_OPENCV[axes][:, 2]),
                     path_length=path_length,
                     max_step=max_step,
                 )

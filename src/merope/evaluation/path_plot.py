@@ -130,7 +130,7 @@ def draw_paths(
     for number, (label, poses) in enumerate(trajectories.items()):
         color = COLORS[number % len(COLORS)]
         centers = view.of(poses.center_world.numpy() - origin)
-        style = {"color": color, "lw": 1.6, "ls": "-" if number < len(COLORS) else "--"}
+        style: dict[str, Any] = {"color": color, "lw": 1.6, "ls": "-" if number < len(COLORS) else "--"}
         above.plot(centers[:, 0], centers[:, 1], label=label, **style)
         above.plot(*centers[0, :2], marker="o", ms=8, mfc="white", mew=1.6, color=color, ls="none", zorder=3)
         above.plot(*centers[-1, :2], marker="s", ms=6, color=color, ls="none", zorder=3)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from merope.data.pose_inspection import Inspection
     from merope.data.pose_readings import Reading
 
-_SYMBOL = {"m": " m", "normalized": " (normalized)", "unknown": " (unit unknown)"}
+_SYMBOL = {"m": " m", "normalized": " units", "unknown": " units"}
 
 
 def inspect(
@@ -89,6 +89,9 @@ def _lines(found: "Inspection") -> list[str]:
     facts, matrices, reading = found.facts, found.matrices, found.reading
     unit = _SYMBOL[found.unit or "unknown"]
     order = f", quaternions {reading.quaternion_order}" if reading.quaternion_order else ""
+    summed = f"{facts.summed_rotation_deg:.6g} deg in all"
+    if abs(matrices.summed_arccos_deg - facts.summed_rotation_deg) > 0.05:
+        summed += f" ({matrices.summed_arccos_deg:.6g} by arccos of the matrices as rounded)"
     lines += [
         f"  read as {found.format}: {reading.direction} of the {found.body}, {reading.camera_axes} axes{order}, "
         f"unit {found.unit}",
@@ -96,7 +99,7 @@ def _lines(found: "Inspection") -> list[str]:
         f"{facts.median_step:.4g} median, {facts.max_step:.4g} largest",
         "  box " + " x ".join(f"{edge:.5g}" for edge in facts.extent) + f"{unit}, largest coordinate "
         f"{facts.max_coordinate:.6g}; float32 would change steps by up to {facts.float32_step_error:.1g}",
-        f"  turns {facts.summed_rotation_deg:.5g} deg in all, {facts.max_rotation_step_deg:.3g} deg at most in one step; "
+        f"  turns {summed}, {facts.max_rotation_step_deg:.3g} deg at most in one step; "
         f"last pose {abs(facts.turn_deg):.3g} deg to the {'left' if facts.turn_deg >= 0 else 'right'} of the first",
         f"  up of the cameras in the world: ({', '.join(f'{value:.2f}' for value in facts.up)})",
         f"  rotations off by {matrices.r_rt_error:.0e} (largest entry of R R^T - I); "
