@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from merope.cli.data.reader_options import Reader, reader_options
+from merope.cli.data.reader_options import Reader, reader_options, tell_notes
 from merope.cli.extras import require
 
 # How many broken clips are named; all of them are in the cache's manifest.
@@ -87,6 +87,8 @@ def encode(
         raise ValueError("CLIPS must name at least one folder of clips.")
     options = reader_options(reader, option)
     sets = [open_dataset(reader, root, **options) for root in clips]
+    if rank == 0:
+        tell_notes(sets)
     if reader == "folder":
         folders = [root / name for root, found in zip(clips, sets, strict=True) for name in found.ids]
         require_distinct(folders, source=source)

@@ -3,9 +3,15 @@
 import types
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from merope.cli.usage import UsageError
+
+if TYPE_CHECKING:
+    from merope.data.datasets import ClipSet
+
+# How many notes of a data set are shown; a large one has thousands of gaps.
+_TOLD = 10
 
 Reader = Literal["folder", "videos", "realestate10k", "kitti_odometry", "nuscenes", "panshot", "panorama"]
 
@@ -35,6 +41,15 @@ def reader_options(reader: Reader, given: Sequence[str]) -> dict[str, Any]:
             raise UsageError(f"--option {name} is given twice.")
         values[name] = _value(name, text, known[name])
     return values
+
+
+def tell_notes(sets: "Sequence[ClipSet]") -> None:
+    """Print what readers say of their clips: what they left out and why."""
+    notes = [note for clips in sets for note in clips.notes]
+    for note in notes[:_TOLD]:
+        print(f"note: {note}")
+    if len(notes) > _TOLD:
+        print(f"note: {len(notes) - _TOLD} more like these (ClipSet.notes)")
 
 
 def type_in_words(kind: Any) -> str:
