@@ -117,6 +117,11 @@ def test_a_clip_with_a_gap_is_not_resampled_unless_asked_for():
     assert numbers(clip.at_rate(6.0, allow_gaps=True)) == [0, 2, 3, 5]
 
 
+def test_missing_frames_are_noted():
+    (note,) = clip_report(timed_clip(np.array([0, 1, 2, 5, 6, 8]) / 12))["notes"]
+    assert note == "frames are missing in 2 places: up to 0.250 s lie between two, at 12 a second"
+
+
 def test_metres_that_are_no_steps_of_a_camera_are_noted():
     assert clip_report(clip_of(5)[0])["notes"] == []
     for factor in (1e-4, 100.0):

@@ -247,6 +247,6 @@ class Clip:
         steps = np.diff(self.times)
         gaps = np.flatnonzero(steps > GAP / self.fps)
         return self.error(
-            f"frames are missing in {len(gaps)} places: first, frame {gaps[0] + 1} comes {steps[gaps[0]]:.3f} s after the one "
-            f"before, at {self.fps:g} frames a second.{more} Take it as it is with allow_gaps=True (--allow-gaps)."
+            f"frames are missing in {len(gaps)} places: first, frame {gaps[0] + 1} comes {steps[gaps[0]]:.3f} s after "
+            f"the one before, at {self.fps:g} frames a second.{more} Take it as it is with allow_gaps=True (--allow-gaps)."
         )

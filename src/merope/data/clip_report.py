@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from merope.data.clip import Clip
+from merope.data.frame_timing import GAP, stretches
 
 # A camera that is carried or driven covers between a millimetre and 20 metres from one frame to the next.
 _STEPS_M = (1e-3, 20.0)
@@ -22,6 +23,11 @@ def clip_report(clip: Clip) -> dict[str, Any]:
     if clip.unit == "m" and len(steps) and not _STEPS_M[0] <= median_step <= _STEPS_M[1]:
         notes.append(
             f"its camera moves {median_step:.3g} m from frame to frame (median): it stands still, or the unit is not metres"
+        )
+    if timing is not None and timing.dt_max > GAP / clip.fps:
+        gaps = len(stretches(clip.times, fps=clip.fps)) - 1
+        notes.append(
+            f"frames are missing in {gaps} places: up to {timing.dt_max:.3f} s lie between two, at {clip.fps:g} a second"
         )
     return {
         "frames": len(clip),

@@ -193,7 +193,7 @@ def _write(clip: Clip, root: Path, config: ConvertConfig, source: str | None) ->
     if config.height is not None and config.width is not None:
         if depth is not None and (config.height, config.width) != (lens.height, lens.width):
             raise clip.error(
-                "it has depth maps, and these cannot be resized. Keep its size, or leave them out (--no-depth)."
+                "it has depth maps, and these cannot be resized. Keep its size, or leave them out (--drop-depth)."
             )
         fitted, lens, _ = fit_view(frames, lens, height=config.height, width=config.width, crop=config.crop)
         assert fitted is not None

@@ -124,12 +124,12 @@ def test_a_damaged_video_is_refused_or_shows_the_right_frames(tmp_path):
         try:
             shown = numbers_shown(clips[0].frames())
         except ClipError as error:
-            assert str(error).startswith("realestate10k/a: ")
-            outcomes.append("refused")
+            outcomes.append(str(error)[:17])
         else:
             assert shown == list(range(0, 24, 3))
             outcomes.append("right")
-    assert outcomes.count("refused") > 40
+    assert set(outcomes) == {"realestate10k/a: ", "right"}
+    assert outcomes.count("right") < 20
 
 
 def test_a_truncated_or_missing_video_costs_its_clip_alone(tmp_path):

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import tyro
 
-from merope.cli.data.reader_options import Reader, reader_options
+from merope.cli.data.reader_options import Reader, reader_options, tell_notes
 
 # How many broken clips are named; all of them are in the report beside the clips.
 _NAMED = 10
@@ -27,7 +27,7 @@ def convert(
     crop: bool = False,
     allow_gaps: bool = False,
     interpolate_poses: bool = False,
-    depth: bool = True,
+    drop_depth: bool = False,
     source: str | None = None,
     workers: int = 2,
 ) -> int:
@@ -51,7 +51,7 @@ def convert(
         crop: Cut clips of another shape about the middle, where they would be left out.
         allow_gaps: Let clips and windows reach over missing frames (steps of more than 1.5 frame periods).
         interpolate_poses: With --fps, put poses at even times, up to half a frame from when their frames were taken.
-        depth: Keep depth maps, where there are any.
+        drop_depth: Leave depth maps out; frames that are resized cannot keep theirs.
         source: Name of the data set that clips are given; by default the reader's.
         workers: Threads that decode and write.
     """
@@ -67,10 +67,11 @@ def convert(
         crop=crop,
         allow_gaps=allow_gaps,
         interpolate_poses=interpolate_poses,
-        depth=depth,
+        depth=not drop_depth,
     )
     options = reader_options(reader, option)
     clips = open_dataset(reader, root, **options)
+    tell_notes([clips])
     report = convert_clips(
         clips,
         out,

@@ -26,11 +26,15 @@ def readers(name: Annotated[Reader | None, tyro.conf.Positional] = None) -> None
         print(textwrap.indent(kind.layout, "    ROOT/"))
         told, hints = _field_docs(kind.options), get_type_hints(kind.options)
         for each in fields(kind.options):
-            default = "" if each.default in (None, "") else f", {each.default}"
+            default = "" if each.default in (None, "") else f", {_in_words(each.default)}"
             print(f"  {each.name} ({type_in_words(hints[each.name])}{default})")
             print(textwrap.fill(told[each.name], 100, initial_indent="      ", subsequent_indent="      "))
         print()
     print("Options are given as --option NAME=VALUE, once for each.")
+
+
+def _in_words(default: Any) -> str:
+    return {True: "yes", False: "no"}[default] if isinstance(default, bool) else str(default)
 
 
 def _field_docs(kind: type[Any]) -> dict[str, str]:
