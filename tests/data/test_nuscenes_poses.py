@@ -127,6 +127,21 @@ def test_a_folder_of_tables_is_recognised(tmp_path):
             "'translation' must hold finite numbers",
         ),
         ("ego_pose", lambda text: text.replace("1000.0", "1" + "0" * 9000), "is not JSON"),
+        (
+            "ego_pose",
+            lambda text: text.replace('e-i-scene-0061-1"', 'e-i-scene-0061-2"'),
+            "token has been there before",
+        ),
+        (
+            "sample_data",
+            lambda text: text.replace('"timestamp": 15', '"timestamp": 15e300, "x": 15', 1),
+            "since 1970",
+        ),
+        (
+            "sample_data",
+            lambda text: text.replace("samples/CAM_FRONT", "\\ud800", 1),
+            "holds half a character",
+        ),
         ("ego_pose", lambda text: text.replace("0.0", "7.0"), "must be a unit quaternion w, x, y, z"),
         ("ego_pose", lambda text: "[" * 100_000, r"'\{' should stand"),
         ("ego_pose", lambda text: '[{"a": ' + "[" * 200_000, "is not JSON"),

@@ -131,7 +131,7 @@ class _Images:
     def add(self, record: Record, camera: str, scene: int, calibration: int) -> None:
         self.camera.append(camera)
         self.scene.append(scene)
-        self.times_us.append(record.number("timestamp"))
+        self.times_us.append(_microseconds(record))
         self.is_key_frame.append(record.flag("is_key_frame"))
         self.file.append(record.text("filename"))
         token = record.text("ego_pose_token")
@@ -139,6 +139,14 @@ class _Images:
         self.calibration.append(calibration)
         self.height.append(_size(record, "height"))
         self.width.append(_size(record, "width"))
+
+
+def _microseconds(record: Record) -> float:
+    time = record.number("timestamp")
+    # Beyond that float64 skips whole microseconds.
+    if not 0 <= time < 2**53:
+        raise record.error(f"'timestamp' must be microseconds since 1970, got {time:g}")
+    return time
 
 
 def _size(record: Record, side: str) -> int:
@@ -220,9 +228,13 @@ def _read_scenes(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...], dict[s
             taken.add(name)
             description = record.values.get("description")
             named[record.text("token")] = name, description if isinstance(description, str) else ""
-    scene_token_of = {
-        record.text("token"): record.text("scene_token") for record in read_records(folder / "sample.json")
-    }
+    scene_token_of: dict[str, str] = {}
+    for record in read_records(folder / "sample.json"):
+        if (
+            scene_token_of.setdefault(record.text("token"), record.text("scene_token"))
+            != record.values["scene_token"]
+        ):
+            raise record.error("its token has been there before, in another scene")
     # A scene that scene.json lacks is called by its token.
     found = sorted((*named.get(token, (token, "")), token) for token in set(scene_token_of.values()))
     numbers = {token: number for number, (_, _, token) in enumerate(found)}
@@ -239,6 +251,8 @@ def _read_ego_poses(folder: Path, numbers: dict[str, int]) -> tuple[np.ndarray, 
     for record in read_records(folder / "ego_pose.json"):
         number = numbers.get(record.text("token"))
         if number is not None:
+            if not np.isnan(centers[number, 0]):
+                raise record.error("its token has been there before")
             centers[number] = record.numbers("translation", 3)
             rotations[number] = record.quaternion("rotation")
     missing = np.isnan(centers[:, 0])

@@ -37,6 +37,9 @@ class Record:
         value = self.values.get(name)
         if not isinstance(value, str):
             raise self.error(f"{name!r} must be a string, got {value!r:.60}")
+        # JSON can spell half a character, which no file name and no terminal takes.
+        if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise self.error(f"{name!r} holds half a character: {value!r:.60}")
         return value
 
     def number(self, name: str) -> float:

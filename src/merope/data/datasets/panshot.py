@@ -5,6 +5,7 @@ each; without one, lens options hold for all. Videos have the names of their tra
 """
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -128,7 +129,6 @@ class PanShotSet(ClipSet):
                 )
             height, width, rate = header.height, header.width, header.fps
         lens = UnifiedCamera.from_fov(fov_x_deg=shot.fov_x_deg, xi=shot.xi, height=height, width=width)
-        near_depth = self.near_depths.get(near_depth_key(path))
         return Clip(
             clip_id=clip_id,
             poses=poses,
@@ -144,7 +144,7 @@ class PanShotSet(ClipSet):
                 "dataset": _SOURCE,
                 "track": place_of(path, self.root),
                 "video": None if video is None else place_of(video, self.root),
-                "near_depth": near_depth,
+                "near_depth": self._near_depth(path),
                 "divided_by_near_depth": options.normalize,
                 "zero_yaw": options.zero_yaw,
                 "jitter_deg": self._jitter(raw, path),
@@ -161,7 +161,14 @@ class PanShotSet(ClipSet):
         return self._jitter(read_poses(path, format="panshot"), path)
 
     def _jitter(self, raw: Poses, path: Path) -> float:
-        return jitter_deg(raw, near_depth=self.near_depths.get(near_depth_key(path), float("inf")))
+        return jitter_deg(raw, near_depth=self._near_depth(path) or math.inf)
+
+    def _near_depth(self, path: Path) -> float | None:
+        try:
+            return self.near_depths.get(near_depth_key(path))
+        except ValueError:
+            # A track of another name has none, and needs none unless it is to be divided by it.
+            return None
 
     def _track_path(self, shot: Shot) -> Path:
         if not shot.track.endswith(".npy"):
