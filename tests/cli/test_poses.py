@@ -10,7 +10,9 @@ import pytest
 from merope.cli.main import run
 from merope.cli.pose_options import ReadFlags
 from merope.data import ReadOptions, read_poses, write_poses
+from merope.data.pose_formats import FORMATS
 from tests.support.drives import drive
+from tests.support.shared import REPOSITORY
 
 
 def poses(*arguments):
@@ -30,6 +32,14 @@ def test_the_flags_are_the_options_of_the_reader():
     for name, parameter in signature(ReadOptions).parameters.items():
         assert signature(ReadFlags).parameters[name].annotation == parameter.annotation, name
     assert ReadFlags(skip_lines=2, mirror="y").options() == ReadOptions(skip_lines=2, mirror="y")
+
+
+def test_the_page_names_every_format_and_every_flag():
+    page = (REPOSITORY / "docs" / "pose-files.md").read_text()
+    for name in FORMATS:
+        assert f"`{name}`" in page
+    for field in fields(ReadOptions):
+        assert f"--{field.name.replace('_', '-')}" in page
 
 
 def test_a_right_file_is_described_in_few_lines_and_the_next_commands(kitti, capsys):

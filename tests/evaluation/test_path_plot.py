@@ -74,15 +74,25 @@ def test_a_left_turn_goes_left_on_the_page():
     assert np.allclose(np.ravel(end.get_data()), [x[-1], y[-1]])
 
 
-def test_heading_ticks_point_where_the_cameras_look():
-    poses = drive(41, length=20)
+def arrowhead(line):
+    """The direction of an arrowhead on the page, degrees to the left of up."""
+    turned = line.get_markeredgewidth() and line._marker.get_user_transform().get_matrix()
+    return float(np.rad2deg(np.arctan2(turned[1, 0], turned[0, 0])))
+
+
+def test_arrowheads_point_where_the_cameras_look():
+    poses = drive(141, length=20, turn_deg=90)
     figure = draw_paths({"a": poses}, view=choose_view([poses]))
-    ticks = lines(figure)[3:]
-    assert 10 <= len(ticks) <= 16
-    for tick in ticks:
-        (x0, x1), (y0, y1) = tick.get_data()
-        assert x1 == x0
-        assert y1 > y0
+    heads = [arrowhead(line) for line in lines(figure)[3:]]
+    assert len(heads) == 14
+    assert heads == pytest.approx(90 * (np.arange(14) + 0.5) / 14, abs=1)
+
+
+def test_a_camera_that_looks_down_has_no_heading_on_the_page():
+    poses = drive(41, length=20)
+    down = torch.tensor([[1, 0, 0], [0, 0, 1], [0, -1, 0]], dtype=torch.float64).expand(41, 3, 3)
+    looking = Poses(R_world_cam=down, center_world=poses.center_world)
+    assert len(lines(draw_paths({"a": looking}, view=choose_view([looking], "-y")))) == 3
 
 
 def test_heights_are_up_and_speeds_are_per_second():

@@ -76,9 +76,9 @@ class PoseFacts:
     speed: tuple[float, float, float] | None
     """Smallest, median and largest step per second; None without times."""
     float32_position_error: float
-    """How far float32 would move a centre that is furthest off."""
+    """How far float32 would move a centre along an axis, at most."""
     float32_step_error: float
-    """How much float32 would change a step, at most."""
+    """How much float32 would change a step along an axis, at most."""
     times: TimeFacts | None
 
 
@@ -120,8 +120,8 @@ def pose_facts(
         turn_deg=turn,
         turn_range_deg=turn_range,
         speed=None if times is None else _speeds(steps, times),
-        float32_position_error=float((rounded - center_world).norm(dim=-1).max()),
-        float32_step_error=float((rounded.diff(dim=0) - center_world.diff(dim=0)).norm(dim=-1).max())
+        float32_position_error=float((rounded - center_world).abs().max()),
+        float32_step_error=float((rounded.diff(dim=0) - center_world.diff(dim=0)).abs().max())
         if len(steps)
         else 0.0,
         times=None if times is None else time_facts(times),

@@ -58,8 +58,8 @@ class MatrixFacts:
     left_handed: int
     """Matrices with a negative determinant."""
     summed_arccos_deg: float
-    """Sum of arccos((trace - 1) / 2) from each matrix to the next, as it is often given: there the rounding of a file adds to
-    small angles. `PoseFacts.summed_rotation_deg` is without it."""
+    """Sum of arccos((trace - 1) / 2) from each matrix to the next, as it is often given. The rounding of a file adds to
+    small angles there; `PoseFacts.summed_rotation_deg` is without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ Up = Literal["auto", "x", "-x", "y", "-y", "z", "-z"]
 Over = Literal["distance", "time", "frame"]
 
 HEADINGS = 14
-"""Heading ticks along the longest path; shorter ones have as many per metre."""
+"""Arrowheads along the longest path; shorter ones have as many per metre."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +83,8 @@ def plot_paths(
 ) -> View:
     """Draw paths of one world from above, equal lengths on both axes, and beside it their heights and speeds.
 
-    A path starts at a ring and ends at a square; ticks point where its cameras look. Heights are relative to each path's
-    first camera. Speeds need times or ``fps``, poses a second; without, the lengths of steps are drawn in their place.
+    A path starts at a ring and ends at a square; arrowheads point where its cameras look. Heights are relative to each
+    path's first camera. Speeds need times or ``fps``, poses a second; else the lengths of steps are drawn.
     The format follows the ending of ``path`` (png, svg, pdf). Returns the view that was chosen.
 
     Raises:
@@ -117,24 +117,28 @@ def draw_paths(
             f"trajectories to draw must be one or more, in one unit; got {', '.join(sorted(units)) or 'none'}. "
             "Say the unit of files that do not (--unit), or convert them."
         )
-    unit = {"m": "m", "normalized": "normalised units", "unknown": "units of the file"}[units.pop()]
+    unit = {"m": "m", "normalized": "normalized", "unknown": "units"}[units.pop()]
     origin = _origin(list(trajectories.values()))
-    figure = new_figure(10.0, 5.6)
-    grid = figure.add_gridspec(2, 2, width_ratios=[1.35, 1])
+    paths = {label: view.of(poses.center_world.numpy() - origin) for label, poses in trajectories.items()}
+    everywhere = np.concatenate(list(paths.values()))[:, :2]
+    across, along = np.ptp(everywhere, axis=0)
+    # As wide as the path asks for beside a column of fixed width, inches.
+    left = 1.0 + 4.6 * float(np.clip(across / max(along, 1e-9), 0.25, 1.25))
+    figure = new_figure(left + 4.4, 5.6)
+    grid = figure.add_gridspec(2, 2, width_ratios=[left, 4.4])
     above = figure.add_subplot(grid[:, 0])
     height = figure.add_subplot(grid[0, 1])
     speed = figure.add_subplot(grid[1, 1], sharex=height)
     timed = fps is not None or all(poses.times is not None for poses in trajectories.values())
     longest = max(poses.path_length for poses in trajectories.values())
-    span = max(float(np.ptp(poses.center_world.numpy(), axis=0).max()) for poses in trajectories.values())
     for number, (label, poses) in enumerate(trajectories.items()):
         color = COLORS[number % len(COLORS)]
-        centers = view.of(poses.center_world.numpy() - origin)
-        style: dict[str, Any] = {"color": color, "lw": 1.6, "ls": "-" if number < len(COLORS) else "--"}
+        centers = paths[label]
+        style: dict[str, Any] = {"color": color, "lw": 1.4, "ls": "-" if number < len(COLORS) else "--"}
         above.plot(centers[:, 0], centers[:, 1], label=label, **style)
         above.plot(*centers[0, :2], marker="o", ms=8, mfc="white", mew=1.6, color=color, ls="none", zorder=3)
         above.plot(*centers[-1, :2], marker="s", ms=6, color=color, ls="none", zorder=3)
-        _draw_headings(above, view, centers, poses, color=color, spacing=longest / HEADINGS, length=span / 18)
+        _draw_headings(above, view, centers, poses, color=color, spacing=longest / HEADINGS)
         clock = _clock(label, poses, over, fps)
         height.plot(clock, centers[:, 2] - centers[0, 2], **style)
         if len(poses) > 1:
@@ -153,11 +157,10 @@ def draw_paths(
     for axes in (above, height, speed):
         axes.grid(color="#dddddd", lw=0.6)
         axes.set_axisbelow(True)
-    above.set_title(f"from above: up is {view.name(view.up)} ({view.reason})", fontsize=9, color="#555555")
     if len(trajectories) > 1:
         figure.legend(frameon=False, loc="outside lower center", ncols=min(4, len(trajectories)), fontsize=9)
-    if title:
-        figure.suptitle(title, fontsize=11)
+    reading = f"from above, up is {view.name(view.up)} ({view.reason})"
+    figure.suptitle(f"{title}\n{reading}" if title else reading, fontsize=10)
     return figure
 
 
@@ -185,18 +188,31 @@ def _draw_headings(
     *,
     color: str,
     spacing: float,
-    length: float,
 ) -> None:
-    """Short strokes from the path in the direction that the cameras look, at equal distances along it."""
+    """Arrowheads on the path that point where the cameras look, at equal distances along it; none for looks up or down."""
+    from matplotlib.markers import MarkerStyle
+    from matplotlib.path import Path as Outline
+    from matplotlib.transforms import Affine2D
+
+    arrowhead = Outline([(0, 1), (-0.55, -0.8), (0, -0.4), (0.55, -0.8), (0, 1)], closed=True)
     travelled = np.concatenate([[0.0], np.cumsum(poses.step_lengths.numpy())])
-    wanted = np.arange(0.0, travelled[-1], spacing) if spacing > 0 else np.zeros(1)
+    wanted = np.arange(spacing / 2, travelled[-1], spacing) if spacing > 0 else np.zeros(1)
     chosen = np.unique(np.searchsorted(travelled, wanted).clip(0, len(poses) - 1))
-    forward = view.of(poses.R_world_cam[:, :, 2].numpy())[chosen, :2]
-    # A camera that stands still has no extent to measure strokes by.
-    tips = centers[chosen, :2] + forward * (length if length > 0 else 1.0)
-    axes.plot(
-        [centers[chosen, 0], tips[:, 0]], [centers[chosen, 1], tips[:, 1]], color=color, lw=0.9, alpha=0.8
-    )
+    forward = view.of(poses.R_world_cam[:, :, 2].numpy())[:, :2]
+    for index in chosen:
+        right, ahead = forward[index]
+        if np.hypot(right, ahead) > 0.1:
+            turned = Affine2D().rotate(float(np.arctan2(-right, ahead)))
+            axes.plot(
+                *centers[index, :2],
+                marker=MarkerStyle(arrowhead, transform=turned),
+                ms=9,
+                mec="white",
+                mew=0.6,
+                color=color,
+                ls="none",
+                zorder=2.5,
+            )
 
 
 def _clock(label: str, poses: Poses, over: str, fps: float | None) -> Float[np.ndarray, "time"]:

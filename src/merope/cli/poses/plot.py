@@ -29,7 +29,7 @@ def plot(
 ) -> None:
     """Draw the paths of pose files over each other: from above, their height, and their speed.
 
-    Rings are first poses, squares last ones, strokes show where the cameras look. Lengths are equal on both axes of the view
+    Rings are first poses, squares last ones, arrowheads where the cameras look. Lengths are equal on both axes of the view
     from above. No display is needed.
 
     Args:
