@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +28,9 @@ R_AXES_OPENCV: dict[str, Float[np.ndarray, "3 3"]] = {
     "frd": np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]),
     "unreal": np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, -1.0, 0.0]]),
 }
+
+# A million poses take 0.13 GB as an array and 0.25 GB as text; what unpacks to more holds something else.
+LARGEST_UNPACKED = 1 << 30
 
 
 class PoseFileError(MeropeError):
@@ -104,9 +108,13 @@ def read_bytes(path: Path) -> bytes:
     if content[:2] == b"\x1f\x8b":
         try:
             with gzip.open(io.BytesIO(content)) as unpacked:
-                content = unpacked.read()
-        except (OSError, EOFError) as error:
+                content = unpacked.read(LARGEST_UNPACKED + 1)
+        except (OSError, EOFError, zlib.error) as error:
             raise PoseFileError(f"{path} is a damaged gzip file: {error}. Fetch it again.") from None
+        if len(content) > LARGEST_UNPACKED:
+            raise PoseFileError(
+                f"{path} unpacks to more than {LARGEST_UNPACKED >> 20} MiB, which is no trajectory."
+            )
     if not content.strip():
         raise PoseFileError(f"{path} is empty.")
     return content

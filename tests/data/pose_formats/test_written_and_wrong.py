@@ -1,11 +1,14 @@
 """Formats of data sets: round trips to a nanometre, and files that are something else, with line and cure."""
 
+import gzip
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from merope.data import PoseFileError, read_poses, write_poses
+from merope.data import PoseFileError, pose_table, read_poses, write_poses
 from merope.geometry.poses import Poses
 from tests.support.trajectories import (
     LENS,
@@ -166,3 +169,22 @@ def test_wrong_files_are_diagnosed_with_line_and_cure(tmp_path, case):
     (tmp_path / "poses").write_text("\n".join(lines) + "\n")
     with pytest.raises(PoseFileError, match=words):
         read_poses(tmp_path / "poses", format=format)
+
+
+def test_every_damage_to_a_gzip_file_is_an_error_of_ours(tmp_path):
+    rng = np.random.default_rng(0)
+    path = tmp_path / "a.txt.gz"
+    write_poses(path, drive(0, num=40), format="kitti")
+    whole = path.read_bytes()
+    # Behind the ten bytes of the header.
+    for at in range(10, len(whole), 61):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ int(rng.integers(1, 256))]) + whole[at + 1 :])
+        with pytest.raises(PoseFileError, match="damaged gzip file"):
+            read_poses(path, format="kitti")
+
+
+def test_what_unpacks_to_more_than_a_trajectory_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(pose_table, "LARGEST_UNPACKED", 1 << 20)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(bytes(2 << 20)))
+    with pytest.raises(PoseFileError, match="unpacks to more than 1 MiB"):
+        read_poses(tmp_path / "a.gz", format="kitti")

@@ -20,12 +20,10 @@ from merope.data.pose_formats.raw import (
     require_as_many,
 )
 from merope.data.pose_formats.recognition import array_head, array_head_of, first_bytes
-from merope.data.pose_table import PoseFileError, ReadOptions, read_bytes
+from merope.data.pose_table import LARGEST_UNPACKED, PoseFileError, ReadOptions, read_bytes
 from merope.geometry.poses import Poses
 
 _NAMES = ("T_world_cam", "c2w", "camera_to_world", "poses")
-# A million poses take 0.13 GB; an archive that unpacks to more holds something else.
-_LARGEST_MEMBER = 1 << 30
 
 
 def read_numpy(path: Path, options: ReadOptions) -> RawPoses:
@@ -106,7 +104,7 @@ def _load_archive(path: Path, content: bytes) -> dict[str, np.ndarray]:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = archive.infolist()
             for member in members:
-                if member.file_size > _LARGEST_MEMBER:
+                if member.file_size > LARGEST_UNPACKED:
                     raise PoseFileError(
                         f"{path}: {member.filename} unpacks to {member.file_size} bytes, which is no trajectory."
                     )

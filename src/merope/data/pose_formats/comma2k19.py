@@ -8,7 +8,7 @@ import numpy as np
 from merope.data.pose_formats.arrays import array_bytes, load_array
 from merope.data.pose_formats.raw import PoseFormat, RawPoses, by_entry, matrices_in_axes
 from merope.data.pose_formats.recognition import array_head
-from merope.data.pose_formats.stamped import matrices_of, require_increasing
+from merope.data.pose_formats.stamped import matrices_of, require_increasing, required_times
 from merope.data.pose_table import PoseFileError, ReadOptions, read_bytes
 from merope.geometry.poses import Poses
 from merope.geometry.rotations import matrix_to_quaternion
@@ -82,16 +82,13 @@ def write_comma2k19(poses: Poses, camera: dict[str, Any] | None) -> dict[str, by
     Raises:
         ValueError: if the poses carry no times.
     """
-    if poses.times is None:
-        raise ValueError(
-            "format 'comma2k19' needs a time for each pose and these poses have none. Construct Poses with times=."
-        )
+    times = required_times("comma2k19", poses)
     rotations = poses.R_world_cam.new_tensor(matrices_in_axes(poses, "frd")[:, :, :3])
     quaternions = matrix_to_quaternion(rotations)[:, [3, 0, 1, 2]]
     return {
         "frame_positions": array_bytes(poses.center_world.numpy()),
         "frame_orientations": array_bytes(quaternions.numpy()),
-        "frame_times": array_bytes(poses.times.numpy()),
+        "frame_times": array_bytes(np.array(times)),
     }
 
 

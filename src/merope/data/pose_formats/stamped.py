@@ -25,17 +25,27 @@ def _is_whole(word: str) -> bool:
     return word.removeprefix("+").removeprefix("-").isdigit() and len(word) <= 310
 
 
+def required_times(format: str, poses: Poses) -> list[float]:
+    """The times of poses, for a format that cannot do without.
+
+    Raises:
+        ValueError: if the poses carry none.
+    """
+    if poses.times is None:
+        raise ValueError(
+            f"format {format!r} needs a time for each pose and these poses have none. Construct Poses with times= "
+            "(merope poses convert: --times FILE)."
+        )
+    return poses.times.tolist()
+
+
 def whole_stamps(format: str, poses: Poses, per_second: int) -> list[int]:
     """The times of poses as whole stamps, rounded to the nearest.
 
     Raises:
         ValueError: if the poses carry no times, or two of them round to the same stamp.
     """
-    if poses.times is None:
-        raise ValueError(
-            f"format {format!r} needs a time for each pose and these poses have none. Construct Poses with times=."
-        )
-    stamps = [_rounded(time, per_second) for time in poses.times.tolist()]
+    stamps = [_rounded(time, per_second) for time in required_times(format, poses)]
     for index, (before, after) in enumerate(pairwise(stamps)):
         if after <= before:
             raise ValueError(

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from merope.data.pose_formats.raw import PoseFormat, RawPoses, by_line
 from merope.data.pose_formats.recognition import are_rotations, first_rows, heading_axis
-from merope.data.pose_formats.stamped import matrices_of, require_increasing, seconds
+from merope.data.pose_formats.stamped import matrices_of, require_increasing, required_times, seconds
 from merope.data.pose_table import PoseFileError, ReadOptions, explain_columns, read_table, split_index
 from merope.geometry.poses import Poses
 from merope.geometry.rotations import matrix_to_quaternion
@@ -95,13 +95,8 @@ def write_tum(poses: Poses, camera: dict[str, Any] | None) -> bytes:
     Raises:
         ValueError: if the poses carry no times.
     """
-    if poses.times is None:
-        raise ValueError(
-            "format 'tum' needs a time for each pose and these poses have none. Construct Poses with times=."
-        )
-    columns = torch.cat(
-        [poses.times[:, None], poses.center_world, matrix_to_quaternion(poses.R_world_cam)], dim=1
-    )
+    times = torch.tensor(required_times("tum", poses), dtype=torch.float64)
+    columns = torch.cat([times[:, None], poses.center_world, matrix_to_quaternion(poses.R_world_cam)], dim=1)
     header = "# t x y z qx qy qz qw (seconds, camera-to-world, OpenCV camera axes)\n"
     return (header + "".join(" ".join(map(repr, row)) + "\n" for row in columns.tolist())).encode()
 
