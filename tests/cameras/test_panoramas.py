@@ -99,6 +99,18 @@ def test_seam_and_poles_are_continuous():
         assert (middle == grey).all()
 
 
+def test_across_a_pole_colours_go_on():
+    # Of so few rows the last is 6 degrees from the pole, and what lies between is the meridian opposite's as much.
+    rays, _ = Equirectangular.full_sphere(height=15, width=30).pixel_rays()
+    panorama = (127.5 + 100 * rays.numpy()).round().astype(np.uint8)
+    lens = Pinhole.from_fov(fov_x_deg=8.0, height=16, width=16)
+    view = PanoramaView(lens, height=15, width=30)
+    for angle in (math.pi / 2, -math.pi / 2):
+        at_pole = rotvec_to_matrix(torch.tensor([angle, 0.0, 0.0], dtype=torch.float64))
+        expected = 127.5 + 100 * (lens.pixel_rays()[0] @ at_pole.mT).numpy()
+        assert np.abs(view.frame(panorama, at_pole)[..., [0, 2]] - expected[..., [0, 2]]).max() < 3
+
+
 def test_fine_texture_averages_out():
     # Columns of 0 and 255, six times finer than the pixels of the frame.
     stripes = np.zeros((1024, 2048, 3), np.uint8)
