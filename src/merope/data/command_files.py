@@ -65,6 +65,11 @@ def read_command(
     stamps = None if times is None else read_times(times)
     file = load_pose_file(path, format=format, times=stamps, options=ReadOptions(unit=unit))
     poses = file.poses
+    if file.pose_policy is not None:
+        raise TrajectoryError(
+            f"{path} says that its poses are those of latent frames (pose_policy {file.pose_policy!r}), {num_frames} frames "
+            "are commanded by a pose each. Give the poses of the frames."
+        )
     if poses.unit != wanted_unit and scale == 1.0:
         words = "metres" if wanted_unit == "m" else f"{wanted_unit} lengths"
         said = (
@@ -97,6 +102,7 @@ def read_command(
     sampled = timed.interpolate(wanted[: min(available, kept)].clamp_max(clock[-1]))
     window = Poses(R_world_cam=sampled.R_world_cam, center_world=sampled.center_world, unit=wanted_unit)
     notes = [_reading(poses, start, clock, float(wanted[min(available, kept) - 1]), fps, trajectory_fps)]
+    notes += file.notes
     if kept < num_frames:
         dropped = f", so that frame {kept}" if available == kept + 1 else f", so that frames {kept}"
         until = "" if available <= kept + 1 else f" to {available - 1}"

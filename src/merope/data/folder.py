@@ -185,6 +185,11 @@ def write_clip(
 def _read(folder: Path, clip_id: str, source: str | None, root: str) -> Clip:
     meta = _read_meta(folder / _META)
     pose_file = load_pose_file(folder / _POSES, format="merope")
+    if pose_file.pose_policy is not None:
+        raise MeropeError(
+            f"{_POSES} says that its poses are those of latent frames (pose_policy {pose_file.pose_policy!r}); a clip has "
+            "one for each frame"
+        )
     if (folder / _LENS).exists():
         lens = read_lens(folder / _LENS)
     elif pose_file.camera is not None:

@@ -9,7 +9,11 @@ import torch
 
 from merope.cameras import KannalaBrandt, latent_poses
 from merope.data import PoseFileError, load_pose_file, write_poses
+from merope.data.clip import ClipError
+from merope.data.command_files import read_command
+from merope.data.folder import read_clip
 from merope.data.pose_formats.raw import CONVENTION
+from merope.errors import TrajectoryError
 from tests.data.test_pose_files import sample
 
 OWN = ("merope", "npz")
@@ -116,3 +120,23 @@ def test_other_formats_have_no_place_for_a_pose_policy(tmp_path):
     ):
         write_poses(tmp_path / "a", sample(), format="kitti", pose_policy="last")
     assert not (tmp_path / "a").exists()
+
+
+def test_poses_of_latent_frames_are_no_poses_of_frames(tmp_path):
+    write_poses(
+        tmp_path / "poses.json", latent_poses(sample(13)), format="merope", pose_policy="last", camera=LENS
+    )
+    with pytest.raises(TrajectoryError, match=r"poses are those of latent frames \(pose_policy 'last'\)"):
+        read_command(tmp_path / "poses.json", format="merope", num_frames=3, fps=10.0)
+    with pytest.raises(ClipError, match=r"poses.json says that its poses are those of latent frames"):
+        read_clip(tmp_path)
+
+
+def test_what_a_file_has_to_say_reaches_the_command(tmp_path):
+    matrix = np.eye(3, 4)
+    matrix[0, 3] = 1.0
+    (tmp_path / "a.json").write_text(json.dumps([matrix.ravel().tolist()] * 3))
+    command = read_command(
+        tmp_path / "a.json", format="motionctrl", num_frames=3, fps=10.0, wanted_unit="unknown"
+    )
+    assert any("the first pose is not the identity" in note for note in command.notes)

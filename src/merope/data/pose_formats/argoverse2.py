@@ -2,7 +2,7 @@
 
 A log is a folder with ``city_SE3_egovehicle.feather`` and ``calibration/``. Stamps are whole nanoseconds of some 3e17, which
 float64 seconds would round to 60 ns, while rows are as little as 1 ns apart. So times count from the first stamp, and the
-stamps themselves are the frame numbers (images are named by them).
+stamps themselves are the names of the frames, as they are the images' before ``.jpg``.
 """
 
 import io
@@ -58,7 +58,7 @@ def read_argoverse2(path: Path, options: ReadOptions) -> RawPoses:
         matrices=matrices,
         places=places,
         times=(stamps - stamps[0]) / _SECOND,
-        frame_ids=tuple(stamps.tolist()),
+        names=tuple(map(str, stamps.tolist())),
         camera=camera,
         axes=None if options.camera is None else "opencv",
         body=None if options.camera is None else "camera",

@@ -34,7 +34,7 @@ class Entry:
         """A member of an object that has to be there."""
         found = self.find(key)
         if found is None:
-            names = ", ".join(name for name, _ in self.members()[:12]) or "nothing"
+            names = ", ".join(name[:40] for name, _ in self.members()[:12]) or "nothing"
             raise PoseFileError(f"{self.where} has no {key!r}; it holds {names}.")
         return found
 

@@ -71,7 +71,7 @@ class PoseFormat:
     body: str = "camera"
     """What the poses are of: "camera", or "vehicle", "imu", "device", whose axes need not be a camera's."""
     bare: bool = False
-    """Whether files are matrices alone, which programs fill in different conventions: `write_poses` then writes others too."""
+    """Whether files are matrices alone, which programs fill in several conventions: `write_poses` then writes others too."""
 
 
 def by_line(numbers: tuple[int, ...]) -> tuple[str, ...]:
