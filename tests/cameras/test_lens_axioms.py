@@ -66,9 +66,9 @@ def extreme_pixels(camera: CameraModel) -> torch.Tensor:
 def assert_finite_with_gradients(camera, method, inputs):
     """Each input on its own, so that one bad gradient cannot hide in a sum."""
     names = parameter_names(camera)
+    lens = with_tensor_parameters(camera, inputs.dtype)
     for row in inputs:
         row = row.clone().requires_grad_()
-        lens = with_tensor_parameters(camera, row.dtype)
         values, valid = getattr(lens, method)(row)
         assert torch.isfinite(values).all(), (row, values)
         if not bool(valid):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
+import torch
 from torch import Tensor
 
 from merope.cameras.base import PixelOrigin, camera_model
@@ -104,9 +105,11 @@ class FTheta(RadialLens):
     def _radius(self, theta: Tensor) -> tuple[Tensor, Tensor]:
         if self.polynomial_of == "angle":
             return self._polynomial(theta)
+        terms = [align(k, theta) for k in self._coefficients]
         largest = align(per_view(_fold_radius, *self._coefficients), theta)
-        radius = invert_increasing(self._polynomial, theta, largest)
-        return radius, 1 / self._polynomial(radius)[1].clamp(min=MIN_SLOPE)
+        target = torch.minimum(theta, polynomial(largest, terms)[0].detach())
+        radius = invert_increasing(lambda argument: polynomial(argument, terms), target, largest)
+        return radius, 1 / polynomial(radius, terms)[1].clamp(min=MIN_SLOPE)
 
     def _theta(self, radius: Tensor, limit: Tensor) -> Tensor:
         if self.polynomial_of == "angle":

@@ -59,17 +59,24 @@ def invert_increasing(
     whatever ``function`` holds, is that of the implicit function.
     """
     with torch.no_grad():
-        low, high = torch.zeros_like(target), upper.expand_as(target).clone()
-        argument = torch.minimum(target, high)
-        precision = 2 * torch.finfo(target.dtype).eps
+        high = upper.expand_as(target).clone()
+        precision = 4 * torch.finfo(target.dtype).eps
+        # At the far end the slope may be zero and Newton slow, and it is where all that lies beyond is sent.
+        at_end = function(high)[0] <= target
+        low = torch.where(at_end, high, 0)
+        argument = torch.where(at_end, high, torch.minimum(target, high))
         last = high.clone()
         for _ in range(max_steps):
             value, slope = function(argument)
             excess = value - target
             low, high = torch.where(excess <= 0, argument, low), torch.where(excess >= 0, argument, high)
             newton = argument - excess / slope.clamp(min=MIN_SLOPE)
-            # Bisect where Newton leaves the bracket or no longer halves its step (near a fold).
-            trusted = (newton >= low) & (newton <= high) & ((newton - argument).abs() <= last / 2)
+            # Bisect where Newton leaves the bracket or no longer halves its step (near a fold); a step as small
+            # as rounding is the end of it.
+            step = (newton - argument).abs()
+            trusted = (
+                (newton >= low) & (newton <= high) & ((step <= last / 2) | (step <= precision * argument))
+            )
             following = torch.where(trusted, newton, (low + high) / 2)
             last = (following - argument).abs()
             argument = following

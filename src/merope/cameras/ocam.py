@@ -1,7 +1,7 @@
 """Scaramuzza's omnidirectional camera (OCamCalib): the ray's depth is a polynomial of the radius."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -124,12 +124,12 @@ class OCam(RadialLens):
         return x + align(self.shear_x, x) * y, align(self.shear_y, x) * x + y, valid
 
     def _radius(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        largest = align(per_view(_fold_radius, *self._coefficients), theta)
-        radius = invert_increasing(self._angle, theta, largest)
-        return radius, 1 / self._angle(radius)[1].clamp(min=MIN_SLOPE)
+        largest, angle = align(per_view(_fold_radius, *self._coefficients), theta), self._angle_of(theta)
+        radius = invert_increasing(angle, torch.minimum(theta, angle(largest)[0].detach()), largest)
+        return radius, 1 / angle(radius)[1].clamp(min=MIN_SLOPE)
 
     def _theta(self, radius: Tensor, limit: Tensor) -> Tensor:
-        return self._angle(radius)[0]
+        return self._angle_of(radius)(radius)[0]
 
     def _fold_theta(self) -> Tensor:
         return per_view(_theta_at_fold, *self._coefficients)
@@ -138,14 +138,18 @@ class OCam(RadialLens):
     def _coefficients(self) -> tuple[Parameter, ...]:
         return self.a2, self.a3, self.a4, self.a5, self.a6
 
-    def _angle(self, radius: Tensor) -> tuple[Tensor, Tensor]:
-        """Angle from the axis at a radius of the plane, and its derivative."""
-        terms = [align(a, radius) for a in self._coefficients]
-        depth, slope = torch.zeros_like(radius), torch.zeros_like(radius)
-        for power, a in reversed(list(enumerate(terms, start=2))):
-            depth, slope = radius * (a + depth), radius * (power * a + slope)
-        depth = 1 + radius * depth
-        return torch.atan2(radius, depth), (depth - radius * slope) / (radius * radius + depth * depth)
+    def _angle_of(self, like: Tensor) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        """The angle from the axis at radii of the plane shaped as ``like``, and its derivative."""
+        terms = [align(a, like) for a in self._coefficients]
+
+        def angle(radius: Tensor) -> tuple[Tensor, Tensor]:
+            depth, slope = torch.zeros_like(radius), torch.zeros_like(radius)
+            for power, a in reversed(list(enumerate(terms, start=2))):
+                depth, slope = radius * (a + depth), radius * (power * a + slope)
+            depth = 1 + radius * depth
+            return torch.atan2(radius, depth), (depth - radius * slope) / (radius * radius + depth * depth)
+
+        return angle
 
 
 def _fold_radius(*coefficients: float) -> float:
