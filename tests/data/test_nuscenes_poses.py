@@ -15,6 +15,7 @@ from merope.data.record_stream import read_records
 from merope.geometry.poses import Poses
 from merope.geometry.rotations import rotvec_to_matrix
 from tests.support.nuscenes import write_nuscenes_root
+from tests.support.shared import shared_file
 
 
 def poses(num=7, **changes):
@@ -173,3 +174,13 @@ def test_records_do_not_depend_on_where_the_reading_stops(tmp_path, monkeypatch,
     path.write_text(json.dumps(rows, indent=2, ensure_ascii=False), encoding="utf-8")
     monkeypatch.setattr(record_stream, "_CHUNK", chunk)
     assert [record.values for record in read_records(path)] == rows
+
+
+def test_the_one_sample_reads_as_poses_of_a_camera():
+    root = shared_file("data/nuscenes/scene-0061_one_sample")
+    known = json.loads(shared_file("data/nuscenes/scene-0061_CAM_FRONT_transforms.json").read_text())
+    found = load_pose_file(root, format="nuscenes", options=ReadOptions(camera="CAM_FRONT"))
+    T_world_opengl = torch.tensor(known["frames"][0]["transform_matrix"], dtype=torch.float64)
+    error = found.poses.T_world_cam[0] - T_world_opengl * torch.tensor([1.0, -1.0, -1.0, 1.0])
+    assert float(error.abs().max()) <= 7e-16
+    assert (found.camera["fx"], found.camera["cx"]) == (known["fl_x"], known["cx"])

@@ -182,3 +182,37 @@ def test_the_park_opens_beside_a_room_with_depth():
     assert clips.ids == ("equilib_park", "hohonet_bedroom")
     assert [clip.depth([0]) is None for clip in clips] == [True, False]
     assert clips[0].frames([0]).std() > 20
+
+
+@pytest.mark.parametrize(
+    ("name", "seam", "opposite"), [("equilib_park", 3.6, 38.9), ("hohonet_bedroom", 2.0, 51.6)]
+)
+def test_both_are_full_spheres(tmp_path, name, seam, opposite):
+    # The first, the middle and the last column, each through the part of a panorama's own lens that has it.
+    (path,) = shared_file("data/panorama").glob(f"{name}.*")
+    (tmp_path / path.name).symlink_to(path)
+    width, height = Image.open(path).size
+    whole = Equirectangular.full_sphere(height=height, width=width)
+    columns = []
+    for left in (0, width // 2, width - 1):
+        part = whole.crop(top=0, left=left, height=height, width=1)
+        (tmp_path / "lens.json").write_text(json.dumps(part.to_dict()))
+        clip = open_dataset("panorama", tmp_path, lens="lens.json", frames=1)[0]
+        columns.append(np.asarray(Image.fromarray(clip.frames()[0]).convert("L"))[:, 0].astype(int))
+    first, middle, last = columns
+    assert np.array_equal(first, np.asarray(Image.open(path).convert("RGB").convert("L"))[:, 0])
+    assert np.abs(first - last).mean() == pytest.approx(seam, abs=0.05)
+    assert np.abs(first - middle).mean() == pytest.approx(opposite, abs=0.05)
+
+
+def test_the_depth_of_the_room_is_in_metres(tmp_path):
+    for name in ("hohonet_bedroom.png", "hohonet_bedroom_depth.png"):
+        (tmp_path / name).symlink_to(shared_file(f"data/panorama/{name}"))
+    (tmp_path / "lens.json").write_text(
+        json.dumps(Equirectangular.full_sphere(height=512, width=1024).to_dict())
+    )
+    clip = open_dataset("panorama", tmp_path, lens="lens.json", frames=1)[0]
+    depth = clip.depth()
+    assert (round(float(depth.min()), 2), round(float(depth.max()), 2)) == (0.90, 7.34)
+    assert float(np.median(depth)) == pytest.approx(2.05, abs=0.005)
+    assert clip.unit == "m"
