@@ -86,15 +86,16 @@ def convert_clips(
     root: str | Path,
     config: ConvertConfig,
     *,
-    described: dict[str, Any] | None = None,
+    origin: dict[str, Any] | None = None,
     source: str | None = None,
     workers: int = 1,
     progress: bool = True,
 ) -> ConvertReport:
     """Write the clips of a data set that are not there yet, and `REPORT` about all of them.
 
-    It is safe to stop: clips appear whole or not at all, and those that are there are not opened again. ``described`` says
-    where they come from, as JSON values. ``source`` goes before what clips say. ``workers`` threads decode and write.
+    It is safe to stop: clips appear whole or not at all, and those that are there are not opened again. ``origin`` says
+    where they come from, as JSON values; clips of one folder have one origin. ``source`` goes before what clips say.
+    ``workers`` threads decode and write.
 
     Raises:
         CheckpointMismatch: if the folder holds clips that were converted otherwise.
@@ -104,7 +105,7 @@ def convert_clips(
         raise ValueError(f"workers must be positive; got {workers}.")
     root = Path(root)
     require_folder(root)
-    report = _opened_report(root, {"config": asdict(config), "from": described or {}, "source": source})
+    report = _opened_report(root, {"config": asdict(config), "origin": origin or {}, "source": source})
     done: dict[str, Any] = report["clips"]
     report["broken"] = broken = {}
     missing = [

@@ -89,6 +89,14 @@ def test_sequences_that_do_not_fit_cost_themselves_alone(tmp_path):
     assert numbers_shown(found[2].frames()) == [0, 1, 2, 3, 4]
 
 
+def test_rows_with_frame_numbers_are_not_taken_for_the_data_sets_own(tmp_path):
+    write_sequence(tmp_path)
+    rows = np.loadtxt(tmp_path / "poses" / "04.txt")
+    np.savetxt(tmp_path / "poses" / "04.txt", np.column_stack([[2, 3, 4, 5, 6], rows]))
+    with pytest.raises(ClipError, match=r"has 13 numbers a row.*match=number"):
+        open_dataset("kitti_odometry", tmp_path)[0]
+
+
 def test_times_of_a_whole_sequence_serve_a_part_of_it(tmp_path):
     write_sequence(tmp_path)
     whole = np.concatenate([np.arange(-3, 0) * 0.1, TIMES, [9.0]])

@@ -1,8 +1,11 @@
 """Videos with pose files of any format: names, lenses, times, and what is said when they do not fit."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from merope.cameras import Pinhole
 from merope.data.clip import ClipError
@@ -10,7 +13,7 @@ from merope.data.datasets import DATASETS, open_dataset
 from merope.data.pose_files import write_poses
 from merope.errors import MeropeError
 from merope.geometry.poses import Poses
-from tests.support.numbered_video import numbers_shown, write_numbered_video
+from tests.support.numbered_video import numbered_frame, numbers_shown, write_numbered_video
 from tests.support.shared import shared_file
 
 UNEVEN = np.cumsum([0.0, 0.04, 0.05, 0.03, 0.04, 0.05])
@@ -27,8 +30,6 @@ def lens():
 
 
 def write_lens(path):
-    import json
-
     path.write_text(json.dumps(lens().to_dict()))
 
 
@@ -74,7 +75,7 @@ def test_what_does_not_fit_is_named(tmp_path):
     write_poses(tmp_path / "a.txt", drive(), format="kitti")
     write_numbered_video(tmp_path / "a.mp4", UNEVEN[:5])
     options = {"format": "kitti"}
-    with pytest.raises(ClipError, match=r"a: a.mp4 has 5 frames and there are 6 poses"):
+    with pytest.raises(ClipError, match=r"a: there are 5 frames and 6 poses"):
         open_dataset("videos", tmp_path, **options)[0]
     write_numbered_video(tmp_path / "a.mp4", UNEVEN)
     with pytest.raises(ClipError, match="its pose file has no lens; name a file of it with the option lens"):
@@ -82,6 +83,49 @@ def test_what_does_not_fit_is_named(tmp_path):
     for pattern in ("*/*.txt", "a.txt", "/tmp/*.txt"):
         with pytest.raises(ValueError, match=r"with one '\*' for the clip's name"):
             open_dataset("videos", tmp_path, poses=pattern, **options)
+
+
+def test_a_pose_file_may_leave_frames_out_and_say_so(tmp_path):
+    rows = ["0 1 0 0 0 0 1 0 0 0 0 1 0", "2 1 0 0 0 0 1 0 0 0 0 1 2", "5 1 0 0 0 0 1 0 0 0 0 1 5"]
+    (tmp_path / "a.txt").write_text("\n".join(rows))
+    write_numbered_video(tmp_path / "a.mp4", UNEVEN)
+    write_lens(tmp_path / "lens.json")
+    options = {"format": "kitti", "lens": "lens.json"}
+    with pytest.raises(ClipError, match=r"6 frames and 3 poses; the pose file says which.*match=number"):
+        open_dataset("videos", tmp_path, **options)[0]
+    clip = open_dataset("videos", tmp_path, match="number", **options)[0]
+    assert numbers_shown(clip.frames()) == clip.poses.center_world[:, 2].tolist() == [0, 2, 5]
+    assert np.abs(clip.times - UNEVEN[[0, 2, 5]]).max() < 1e-4
+    write_numbered_video(tmp_path / "a.mp4", UNEVEN[:3])
+    with pytest.raises(ClipError, match="leaves frames out"):
+        open_dataset("videos", tmp_path, **options)[0]
+    with pytest.raises(ClipError, match="is of frames up to 5, counted from 0, and there are 3"):
+        open_dataset("videos", tmp_path, match="number", **options)[0]
+    with pytest.raises(ClipError, match="does not name its frames, which match=name needs"):
+        open_dataset("videos", tmp_path, match="name", **options)[0]
+
+
+def test_pictures_are_matched_by_name(tmp_path):
+    pictures = tmp_path / "a" / "images"
+    pictures.mkdir(parents=True)
+    frames = []
+    for number in (3, 0, 1):
+        Image.fromarray(numbered_frame(number)).save(pictures / f"p{number}.png")
+        matrix = np.diag([1.0, -1.0, -1.0, 1.0])
+        matrix[2, 3] = number
+        frames.append({"file_path": f"images/p{number}.png", "transform_matrix": matrix.tolist()})
+    lens = {"fl_x": 50.0, "fl_y": 50.0, "cx": 32.0, "cy": 16.0, "w": 64, "h": 32}
+    (tmp_path / "a" / "transforms.json").write_text(json.dumps({**lens, "frames": frames}))
+    options = {"poses": "*/transforms.json", "videos": "*/images", "format": "nerfstudio", "fps": 10.0}
+    with pytest.raises(
+        ClipError, match=r"names its frames p3.png, p0.png, p1.png, and the pictures are p0.png.*match=name"
+    ):
+        open_dataset("videos", tmp_path, **options)[0]
+    clip = open_dataset("videos", tmp_path, match="name", **options)[0]
+    assert numbers_shown(clip.frames()) == clip.poses.center_world[:, 2].tolist() == [0, 1, 3]
+    (pictures / "p0.png").unlink()
+    with pytest.raises(ClipError, match=r"pictures p0.png are missing"):
+        open_dataset("videos", tmp_path, match="name", **options)[0]
 
 
 def test_every_kind_describes_itself():

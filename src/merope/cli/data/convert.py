@@ -76,7 +76,7 @@ def convert(
         clips,
         out,
         config,
-        described={"reader": reader, "options": options},
+        origin={"reader": reader, "root": str(root.resolve()), "options": options},
         source=source,
         workers=workers,
     )

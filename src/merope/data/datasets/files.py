@@ -71,7 +71,14 @@ def only_video(folder: Path, found: Mapping[str, Sequence[str]], stems: Sequence
 
 def video_frames(path: Path, numbers: Sequence[int], wanted: Sequence[int]) -> Frames:
     """The frames of a video that a clip has at the places ``wanted``, where ``numbers`` are its frames in the video."""
-    return read_video(path, [numbers[place] for place in wanted])[0]
+    return some_frames(partial(_of_video, path), numbers, wanted)
+
+
+def some_frames(
+    decode: Callable[[Sequence[int]], Frames], numbers: Sequence[int], wanted: Sequence[int]
+) -> Frames:
+    """The frames that a clip has at the places ``wanted``, where ``numbers`` are its frames in what ``decode`` reads."""
+    return decode([numbers[place] for place in wanted])
 
 
 def read_captions(path: Path) -> dict[str, str]:
@@ -133,8 +140,10 @@ class FrameFiles:
     """What a video says of its rate."""
     num_frames: int | None
     """Pictures in the folder, or what a video says; None where it says nothing."""
+    names: tuple[str, ...] | None
+    """File names of pictures; None for a video."""
     decode: Callable[[Sequence[int]], Frames]
-    """Frames by their numbers, which increase."""
+    """Frames by their numbers, which increase in a video."""
 
 
 def frame_files(path: Path) -> FrameFiles:
@@ -151,6 +160,7 @@ def frame_files(path: Path) -> FrameFiles:
             width=header.width,
             fps=None if header.fps is None else float(header.fps),
             num_frames=header.num_frames,
+            names=None,
             decode=partial(_of_video, path),
         )
     pictures = [entry for entry in path.iterdir() if entry.suffix.lower() in PICTURES]
@@ -163,6 +173,7 @@ def frame_files(path: Path) -> FrameFiles:
         width=width,
         fps=None,
         num_frames=len(pictures),
+        names=tuple(picture.name for picture in pictures),
         decode=partial(_of_pictures, pictures),
     )
 
@@ -172,9 +183,9 @@ def _of_video(path: Path, numbers: Sequence[int]) -> Frames:
 
 
 def _of_pictures(pictures: Sequence[Path], numbers: Sequence[int]) -> Frames:
-    if numbers[-1] >= len(pictures):
+    if max(numbers) >= len(pictures):
         raise MeropeError(
-            f"{pictures[0].parent} ends before frame {numbers[-1]}: it has {len(pictures)} pictures"
+            f"{pictures[0].parent} ends before frame {max(numbers)}: it has {len(pictures)} pictures"
         )
     return read_pictures([pictures[number] for number in numbers])
 

@@ -16,7 +16,7 @@ from merope.data.clip import Clip
 from merope.data.datasets.clip_set import ClipSet, DataSet
 from merope.data.datasets.files import for_star, frame_files, named_by_star, place_of
 from merope.data.frame_timing import steady_rate
-from merope.data.pose_files import kitti_camera, kitti_projection, read_poses, read_times
+from merope.data.pose_files import kitti_camera, kitti_projection, load_pose_file, read_times
 from merope.errors import MeropeError
 
 _SOURCE = "kitti_odometry"
@@ -54,7 +54,13 @@ class KittiOdometrySet(ClipSet):
         sequence = clip_id.removesuffix(f"-{camera}")
         place = self._frames_of(sequence)
         frames = frame_files(place)
-        poses = read_poses(self.pose_files[sequence], format="kitti")
+        found = load_pose_file(self.pose_files[sequence], format="kitti")
+        poses = found.poses
+        if found.frame_ids is not None:
+            raise MeropeError(
+                f"{place_of(self.pose_files[sequence], self.root)} has 13 numbers a row, where the data set's own files "
+                "have 12: an estimate that may leave frames out. Read it with the data set videos, format=kitti and match=number"
+            )
         if frames.num_frames is not None and frames.num_frames != len(poses):
             raise MeropeError(f"{place.name} has {frames.num_frames} frames and there are {len(poses)} poses")
         times = self._times_of(sequence, len(poses))

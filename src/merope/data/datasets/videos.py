@@ -1,17 +1,25 @@
 """A plain folder of videos and pose files in any format, told apart by their names: no format of this project is needed."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
 
 from merope.cameras import CameraModel
 from merope.data.calibration_files import read_calibration
 from merope.data.clip import Clip
 from merope.data.datasets.clip_set import ClipSet, DataSet
-from merope.data.datasets.files import for_star, frame_files, named_by_star, place_of, read_captions
+from merope.data.datasets.files import (
+    for_star,
+    frame_files,
+    named_by_star,
+    place_of,
+    read_captions,
+    some_frames,
+)
+from merope.data.datasets.matching import Match, frame_numbers
 from merope.data.frame_timing import steady_rate
 from merope.data.pose_files import PoseFile, load_pose_file, read_times
 from merope.data.pose_formats import FORMATS
@@ -37,6 +45,9 @@ class VideosOptions:
     """Format of the pose files; it has to be said."""
     videos: str = "*.mp4"
     """Videos, or folders of pictures, below the root."""
+    match: Match = "order"
+    """Which frame a pose is of: order, frame i for pose i; number, by the frame numbers in the pose file, counted from 0,
+    which may leave frames out; name, by the names of pictures in the pose file."""
     lens: str | None = None
     """Calibration files, or one for all, below the root; by default the lens in the pose file."""
     lens_format: str | None = None
@@ -95,17 +106,17 @@ class VideosSet(ClipSet):
                 f"{self.pose_files[clip_id].name} holds poses of the {found.body}, not of a camera; convert it to those of "
                 "the camera first"
             )
-        if frames.num_frames is not None and frames.num_frames != len(poses):
-            raise MeropeError(f"{place.name} has {frames.num_frames} frames and there are {len(poses)} poses")
-        poses, said = self._timed(clip_id, poses, place)
-        if options.fps is None and (poses.times is None or len(poses) < 2):
-            raise MeropeError("nothing says when its frames were taken; say its rate with the option fps")
+        numbers = frame_numbers(found, frames, how=options.match)
+        if options.match == "name":
+            order = sorted(range(len(numbers)), key=numbers.__getitem__)
+            numbers, poses = [numbers[index] for index in order], poses[order]
+        poses, said = self._timed(clip_id, poses, place, numbers)
         return Clip(
             clip_id=clip_id,
             poses=poses,
             lens=self._lens(clip_id, found, frames.height, frames.width),
-            fps=options.fps if options.fps is not None else steady_rate(_stamps(poses)),
-            decode=frames.decode,
+            fps=self._rate(poses, numbers),
+            decode=partial(some_frames, frames.decode, numbers),
             caption=self.captions.get(clip_id, ""),
             source=self.source,
             provenance={
@@ -117,24 +128,39 @@ class VideosSet(ClipSet):
             },
         )
 
-    def _timed(self, clip_id: str, poses: Poses, place: Path) -> tuple[Poses, str]:
-        """Poses with times, and who said these."""
+    def _timed(self, clip_id: str, poses: Poses, place: Path, numbers: list[int]) -> tuple[Poses, str]:
+        """Poses with the times of the frames with these numbers, and who said these."""
         options = self.options
         if options.times is not None:
             times = read_times(for_star(self.root, options.times, clip_id, option="times"))
-            if len(times) != len(poses):
-                raise MeropeError(f"there are {len(times)} times and {len(poses)} poses")
-            return poses.with_times(times), "file of times"
+            if len(times) <= numbers[-1] or (options.match == "order" and len(times) != len(poses)):
+                raise MeropeError(f"there are {len(times)} times for frames up to {numbers[-1]}")
+            return poses.with_times(times[numbers]), "file of times"
         if options.fps is not None:
-            return poses.with_times(torch.arange(len(poses), dtype=torch.float64) / options.fps), "option fps"
+            return poses.with_times(torch.tensor(numbers, dtype=torch.float64) / options.fps), "option fps"
         if poses.times is not None:
             return poses, "pose file"
         if place.is_dir():
             return poses, "nobody"
-        shown = list(frame_times(place))
-        if len(shown) != len(poses):
-            raise MeropeError(f"{place.name} has {len(shown)} frames and there are {len(poses)} poses")
-        return poses.with_times(torch.tensor(shown, dtype=torch.float64)), "video"
+        shown = torch.tensor(list(frame_times(place)), dtype=torch.float64)
+        if len(shown) <= numbers[-1] or (options.match == "order" and len(shown) != len(poses)):
+            raise MeropeError(
+                f"{place.name} has {len(shown)} frames and there are poses up to number {numbers[-1]}"
+            )
+        return poses.with_times(shown[numbers]), "video"
+
+    def _rate(self, poses: Poses, numbers: list[int]) -> float:
+        """The option's rate for frames that follow each other, else that of the times."""
+        given = self.options.fps
+        if (
+            poses.times is None
+            or len(poses) < 2
+            or (given is not None and numbers[-1] - numbers[0] == len(numbers) - 1)
+        ):
+            if given is None:
+                raise MeropeError("nothing says when its frames were taken; say its rate with the option fps")
+            return given
+        return steady_rate(poses.times.numpy())
 
     def _lens(self, clip_id: str, found: PoseFile, height: int, width: int) -> CameraModel:
         if self.options.lens is not None:
@@ -180,11 +206,6 @@ def _read_options(options: VideosOptions) -> ReadOptions:
         camera=options.camera,
         scene=options.scene,
     )
-
-
-def _stamps(poses: Poses) -> np.ndarray:
-    assert poses.times is not None
-    return poses.times.numpy()
 
 
 DATASETS = {
