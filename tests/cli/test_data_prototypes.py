@@ -38,7 +38,8 @@ def files(tmp_path_factory):
 
 
 def test_every_clip_gets_a_cluster(files, tmp_path, capsys):
-    assert run(["data", "prototypes", *files, "--out", str(tmp_path), "--groups", "8"]) == 0
+    flags = ["--groups", "8", "--keep-paths"]
+    assert run(["data", "prototypes", *files, "--out", str(tmp_path), *flags]) == 0
     output = capsys.readouterr().out
     split, kept = read_split(tmp_path / "split.json"), read_path_file(tmp_path / "prototypes.npz")
     assert len(split) == 400
@@ -46,6 +47,10 @@ def test_every_clip_gets_a_cluster(files, tmp_path, capsys):
     assert f"{len(kept.clip_ids) - 1} prototypes in 8 groups" in output
     assert split.made["threshold"] == 1.0
     assert split.made["inputs"] == ["real.npz", "rendered.npz"]
+    paths = read_path_file(tmp_path / "trajectories.npz")
+    assert list(zip(paths.sources, paths.clip_ids, strict=True)) == [
+        (clip.source, clip.clip_id) for clip in split.clips
+    ]
     with np.load(tmp_path / "prototypes.npz") as archive:
         assert archive["sizes"].sum() == 400
         assert archive["medoid"].sum() == 8
@@ -66,9 +71,12 @@ def test_the_same_command_writes_the_same_bytes_and_prototypes_are_an_input(file
 
 
 def test_a_selection_has_its_turns(files, tmp_path, capsys):
-    pytest.importorskip("merope.geometry.turns")
     out = tmp_path / "evaluation"
     command = ["data", "select", files[1], "--count", "6", "--out", str(out)]
+    assert run(command) == 1
+    assert "--rate" in capsys.readouterr().err
+    assert not out.exists()
+    command += ["--rate", "12"]
     assert run(command) == 0
     assert "18 files of poses: original, left, right" in capsys.readouterr().out
     split, paths = read_split(out / "split.json"), read_path_file(out / "trajectories.npz")

@@ -18,6 +18,7 @@ def prototypes(
     groups: int = 64,
     still: float | None = None,
     clusters: Literal["prototype", "shape"] = "prototype",
+    keep_paths: bool = False,
     name: str = "train",
     seed: int = 0,
     trajectories: Annotated[TrajectoryFlags, tyro.conf.arg(name="")] = TrajectoryFlags(),
@@ -36,6 +37,7 @@ def prototypes(
         groups: Groups of shapes.
         still: Displacement up to which a clip counts as static; by default half the threshold.
         clusters: What the cluster of a clip is: the prototype that stands for it, or its group of shapes, which is coarser.
+        keep_paths: Write OUT/trajectories.npz too, all paths as they were resampled: an input that is read in seconds.
         name: Name of the split.
         seed: Of k-means.
         trajectories: Which trajectories.
@@ -44,6 +46,7 @@ def prototypes(
     for package in ("sklearn", "scipy"):
         require(package, purpose="grouping trajectories")
     from merope.data.prototypes import PrototypeConfig, find_prototypes, split_of, write_prototypes
+    from merope.data.prototypes.path_files import write_path_file
     from merope.data.splits import write_split
     from merope.files import require_folder
 
@@ -65,6 +68,14 @@ def prototypes(
     split = split_of(table, found, name=name, clusters=clusters, made=made)
     write_prototypes(out / "prototypes.npz", table, found)
     write_split(out / "split.json", split)
+    if keep_paths:
+        write_path_file(
+            out / "trajectories.npz",
+            table.paths,
+            clip_ids=table.clip_ids,
+            sources=table.sources,
+            unit=table.unit,
+        )
     for source in split.sources:
         count = sum(own == source for own in table.sources)
         print(f"{source}: {count} trajectories")
@@ -73,4 +84,4 @@ def prototypes(
         f"{len(found.kept)} prototypes in {len(found.medoids)} groups of shapes, no two within {threshold:g} {table.unit}; "
         f"the largest stands for {int(found.sizes.max(initial=0))} trajectories"
     )
-    print(f"written to {out}: split.json, prototypes.npz")
+    print(f"written to {out}: split.json, prototypes.npz{', trajectories.npz' if keep_paths else ''}")

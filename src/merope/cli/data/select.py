@@ -1,5 +1,6 @@
 """``merope data select``: the few trajectories that stand for a data set in an evaluation, and their turns."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -8,9 +9,14 @@ import tyro
 from merope.cli.data.trajectory_inputs import TrajectoryFlags, described, read_table
 from merope.cli.extras import require
 from merope.cli.pose_options import ReadFlags
+from merope.errors import MeropeError, TrajectoryError
 
 if TYPE_CHECKING:
-    from merope.data.splits import Split
+    from collections.abc import Callable, Iterable, Mapping
+
+    from merope.data.clip import ClipError
+    from merope.data.prototypes import Trajectory
+    from merope.geometry.poses import Poses
 
 
 def select(
@@ -19,6 +25,8 @@ def select(
     out: Path,
     count: int = 128,
     turns: tuple[Literal["left", "right"], ...] = ("left", "right"),
+    turn_start: int = 8,
+    rate: float | None = None,
     threshold: float = 1.0,
     groups: int = 64,
     still: float | None = None,
@@ -39,6 +47,8 @@ def select(
         out: Folder that is written; it must not be there yet.
         count: Trajectories that are picked.
         turns: Sides to which each is turned as well; none leaves the originals alone.
+        turn_start: Last frame before the turn begins; 8 where 9 frames are given.
+        rate: Poses per second of inputs that have neither times nor a rate; turns need to know the speed.
         threshold: Frechet distance up to which a path is like a prototype, in the paths' unit.
         groups: Groups of shapes, from whose medoids prototypes are found.
         still: Displacement up to which a clip counts as static and is never picked; by default half the threshold.
@@ -49,11 +59,12 @@ def select(
     """
     for package in ("sklearn", "scipy"):
         require(package, purpose="grouping trajectories")
-    from merope.data.prototypes import PrototypeConfig, find_prototypes, split_of
+    from merope.data.prototypes import PrototypeConfig, find_prototypes, read_trajectories, split_of
     from merope.data.prototypes import select as select_rows
     from merope.data.prototypes.path_files import write_path_file
     from merope.data.splits import write_split
     from merope.files import atomic_folder
+    from merope.recipes.turned_drives import turned_drive
 
     config = PrototypeConfig(threshold=threshold, num_groups=groups, still=still, seed=seed)
     table = read_table(inputs, trajectories, read)
@@ -66,6 +77,8 @@ def select(
         command="data select",
         count=count,
         turns=list(turns),
+        turn_start=turn_start,
+        rate=rate,
         threshold=threshold,
         groups=groups,
         still=config.still_extent,
@@ -81,7 +94,9 @@ def select(
             sources=[table.sources[row] for row in rows],
             unit=table.unit,
         )
-        written = _write_poses(folder / "poses", inputs, trajectories, read, split, turns)
+        turned = {side: partial(turned_drive, side=side, start=turn_start) for side in turns}
+        chosen = read_trajectories(inputs, trajectories.options(read), only=split)
+        written = _write_poses(folder / "poses", chosen, turned, rate)
     print(f"{count} of {len(found.kept)} prototypes of {len(table)} trajectories")
     if written:
         print(f"{written} files of poses: {', '.join(('original', *turns))}")
@@ -92,31 +107,26 @@ def select(
 
 def _write_poses(
     folder: Path,
-    inputs: tuple[Path, ...],
-    flags: TrajectoryFlags,
-    read: ReadFlags,
-    split: "Split",
-    turns: tuple[Literal["left", "right"], ...],
+    chosen: "Iterable[Trajectory | ClipError]",
+    turned: "Mapping[str, Callable[..., Poses]]",
+    rate: float | None,
 ) -> int:
-    """Read the chosen clips again, for their poses; how many files were written."""
-    from functools import partial
-
+    """The poses of the chosen clips, which are read again for them, and their turns; how many files were written."""
     from merope.data.clip import ClipError
     from merope.data.pose_files import write_poses
-    from merope.data.prototypes import read_trajectories, with_variants
-    from merope.data.prototypes.selection import Variant
+    from merope.data.prototypes import with_variants
 
-    variants: dict[str, Variant] = {}
     written = 0
-    for each in read_trajectories(inputs, flags.options(read), only=split):
-        # A clip that a split names by its window has others too.
+    for each in chosen:
+        # Errors were reported when the clips were read first.
         if isinstance(each, ClipError) or each.load_poses is None:
             continue
-        if turns and not variants:
-            from merope.geometry.turns import turn_variant
-
-            variants = {side: partial(turn_variant, side=side) for side in turns}
-        for name, poses in with_variants(each.load_poses(), variants).items():
+        variants = {side: partial(turn, fps=each.fps or rate) for side, turn in turned.items()}
+        try:
+            drives = with_variants(each.load_poses(), variants)
+        except TrajectoryError as error:
+            raise TrajectoryError(f"{each.source}/{each.clip_id}, {error}") from error
+        for name, poses in drives.items():
             write_poses(_plain(folder, each.source, each.clip_id) / f"{name}.json", poses, format="merope")
             written += 1
     return written
@@ -128,8 +138,6 @@ def _plain(folder: Path, source: str, clip_id: str) -> Path:
     Raises:
         MeropeError: if source or name would lead out of it.
     """
-    from merope.errors import MeropeError
-
     for name in (source, clip_id):
         if not name.strip(". ") or any(sign in name for sign in "/\\:\0"):
             raise MeropeError(

@@ -77,8 +77,12 @@ class TrajectoryFlags:
 
 def read_table(inputs: Sequence[Path], flags: TrajectoryFlags, read: ReadFlags) -> "PathTable":
     """Read all inputs, with a bar; what was left out is printed."""
+    import torch
+
     from merope.data.prototypes import read_trajectories, tabulate
 
+    # One small matrix after another: threads would wait for each other, for milliseconds where other programs run.
+    torch.set_num_threads(1)
     if not inputs:
         raise UsageError("name at least one folder of clips, data set or file of trajectories.")
     table = tabulate(

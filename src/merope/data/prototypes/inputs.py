@@ -31,6 +31,8 @@ class Trajectory:
     """Centres in the axes of the first camera, in `unit`; float32 only where a file holds them relative and so."""
     unit: Unit
     """What a length of 1 is."""
+    fps: float | None = None
+    """Poses per second; None where nothing says, and of poses with times, which do."""
     load_poses: Callable[[], Poses] | None
     """Gives the poses, camera-to-world; None where the file holds positions alone."""
 
@@ -129,7 +131,7 @@ def _of_clips(
             yield error
             continue
         for part in parts:
-            yield _trajectory(options.source or part.source, part.clip_id, part.poses)
+            yield _trajectory(options.source or part.source, part.clip_id, part.poses, fps=part.fps)
 
 
 def _of_pose_file(
@@ -183,11 +185,12 @@ def _loader(matrices: np.ndarray, number: int, unit: Unit) -> Callable[[], Poses
     )
 
 
-def _trajectory(source: str, clip_id: str, poses: Poses) -> Trajectory:
+def _trajectory(source: str, clip_id: str, poses: Poses, *, fps: float | None = None) -> Trajectory:
     return Trajectory(
         source=source,
         clip_id=clip_id,
         centers=relative_centers(poses),
         unit=poses.unit,
+        fps=fps,
         load_poses=lambda: poses,
     )
