@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from merope.cameras import CameraModel, Pinhole
 from merope.data import PoseFileError, ReadOptions, load_pose_file, read_poses, write_poses
 from merope.data.pose_conversion import Changes, convert_poses, read_mount
 from merope.data.pose_formats import FORMATS
@@ -45,6 +46,17 @@ def test_what_the_new_format_cannot_hold_is_said(tmp_path):
     assert "lens" in lens
     assert "'m' where the unit is 'normalized'" in unit
     assert "--unit normalized" in unit
+
+
+def test_a_lens_can_be_given_where_the_source_has_none(tmp_path):
+    lens = Pinhole(fx=70.0, fy=70.0, cx=61.0, cy=18.0, height=37, width=122, pixel_origin="center")
+    write_poses(tmp_path / "a", timed(), format="kitti")
+    with pytest.raises(ValueError, match=r"'colmap' needs a lens and none was given.*--lens FILE"):
+        convert_poses(tmp_path / "a", tmp_path / "b", format="kitti", to="colmap")
+    done = convert_poses(tmp_path / "a", tmp_path / "b", format="kitti", to="colmap", lens=lens)
+    assert done.difference <= 1e-9
+    loaded = load_pose_file(tmp_path / "b", format="colmap")
+    assert CameraModel.from_dict(loaded.camera).with_pixel_origin("center") == lens
 
 
 def test_windows_rebasing_and_scale(tmp_path):

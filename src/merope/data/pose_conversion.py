@@ -1,12 +1,13 @@
 """`convert_poses`: poses from one file to another, in any format, convention, window, world and unit."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from merope.cameras import CameraModel
 from merope.data.pose_files import PoseFile, load_pose_file, window, write_poses
 from merope.data.pose_formats import FORMATS
 from merope.data.pose_table import (
@@ -90,13 +91,15 @@ def convert_poses(
     options: ReadOptions | None = None,
     times: Float[Tensor, "time"] | None = None,
     changes: Changes | None = None,
+    lens: CameraModel | None = None,
     to_direction: Direction | None = None,
     to_axes: Axes | None = None,
     overwrite: bool = False,
 ) -> Conversion:
     """Read ``source`` in ``format``, change the poses, write them to ``target`` in the format ``to`` and read that again.
 
-    ``to_direction`` and ``to_axes`` are for bare matrices, see `merope.data.write_poses`.
+    ``lens`` is written in place of the source's, in formats that keep one. ``to_direction`` and ``to_axes`` are for bare
+    matrices, see `merope.data.write_poses`.
 
     Raises:
         PoseFileError: if the source cannot be read, or the target is there and is not to be overwritten.
@@ -107,6 +110,8 @@ def convert_poses(
     if target.exists() and not overwrite:
         raise PoseFileError(f"{target} is there already. Overwrite it with overwrite=True (--overwrite).")
     loaded = load_pose_file(source, format=format, times=times, options=options)
+    if lens is not None:
+        loaded = replace(loaded, camera=lens.to_dict())
     poses = (changes or Changes()).apply(loaded.poses)
     keeps_policy = to in FORMATS and FORMATS[to].keeps_pose_policy
     write_poses(

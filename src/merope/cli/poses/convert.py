@@ -16,6 +16,7 @@ def convert(
     to: Format,
     read: Annotated[ReadFlags, tyro.conf.arg(name="")] = ReadFlags(),
     times: Path | None = None,
+    lens: Path | None = None,
     start: int = 0,
     count: int | None = None,
     step: int = 1,
@@ -39,6 +40,8 @@ def convert(
         to: Format to write.
         read: How to read the source.
         times: File with the time of each pose in seconds, one a line, for sources without times.
+        lens: File with the lens (this project's JSON, such as a clip's lens.json), in place of the source's; COLMAP, AC3D
+            and DGP files need one.
         start: First pose that is kept.
         count: How many poses are kept; by default all that follow.
         step: Keep every step-th pose.
@@ -52,6 +55,7 @@ def convert(
         to_axes: Axes of what written matrices turn (kitti, npy); opencv by default.
         overwrite: Replace a file that is there.
     """
+    from merope.data.lens_files import read_lens
     from merope.data.pose_conversion import Changes, convert_poses
     from merope.data.pose_files import FORMATS, read_times
 
@@ -73,6 +77,7 @@ def convert(
             scale=scale,
             to_unit=to_unit,
         ),
+        lens=None if lens is None else read_lens(lens),
         to_direction=to_direction,
         to_axes=to_axes,
         overwrite=overwrite,
