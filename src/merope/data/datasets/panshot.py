@@ -7,7 +7,7 @@ each; without one, lens options hold for all. Videos have the names of their tra
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -313,18 +313,8 @@ def _steady(clips: PanShotSet, most: float) -> PanShotSet:
         raise MeropeError(
             f"all {len(clips.ids)} clips shake more than {most:g} degrees (--option max_jitter_deg={most:g})."
         )
-    return PanShotSet(
-        source=clips.source,
-        ids=tuple(kept),
-        notes=tuple(notes),
-        root=clips.root,
-        pose_folder=clips.pose_folder,
-        video_folder=clips.video_folder,
-        videos=clips.videos,
-        shots={clip_id: clips.shots[clip_id] for clip_id in kept},
-        near_depths=clips.near_depths,
-        options=clips.options,
-    )
+    shots = {clip_id: clips.shots[clip_id] for clip_id in kept}
+    return replace(clips, ids=tuple(kept), notes=tuple(notes), shots=shots)
 
 
 def _no_video(stem: str, wanted: Sequence[int]) -> Frames:
