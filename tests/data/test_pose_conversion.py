@@ -59,6 +59,15 @@ def test_a_lens_can_be_given_where_the_source_has_none(tmp_path):
     assert CameraModel.from_dict(loaded.camera).with_pixel_origin("center") == lens
 
 
+def test_poses_of_a_camera_in_a_format_of_vehicles_are_called_that(tmp_path):
+    write_poses(tmp_path / "a", drive(5), format="kitti")
+    done = convert_poses(tmp_path / "a", tmp_path / "b", format="kitti", to="rds-hq")
+    assert done.lost == ("its readers take these poses for those of the vehicle",)
+    back = convert_poses(tmp_path / "b", tmp_path / "c", format="rds-hq", to="kitti")
+    assert back.lost == ()
+    assert any("poses of the vehicle, not of a camera" in note for note in back.notes)
+
+
 def test_windows_rebasing_and_scale(tmp_path):
     write_poses(tmp_path / "a", timed(), format="merope")
     changes = Changes(start=2, count=3, step=2, rebase=True, scale=0.5, to_unit="normalized")

@@ -201,6 +201,28 @@ def test_a_file_that_nothing_recognises_says_what_its_columns_may_be(tmp_path):
         inspect_poses(tmp_path / "b")
 
 
+def test_a_euroc_file_is_no_tum_file_and_says_what_it_is(tmp_path):
+    rows = [f"{1403636579758555392 + 50000000 * t},{t}.0,0,0,1,0,0,0,0.1,0,0,0,0,0,0,0,0" for t in range(5)]
+    head = "#timestamp, p_RS_R_x [m], p_RS_R_y [m], p_RS_R_z [m], q_RS_w [], q_RS_x [], q_RS_y [], q_RS_z []"
+    (tmp_path / "data.csv").write_text("\n".join([head, *rows]) + "\n")
+    assert [candidate.format for candidate in recognised_formats(tmp_path / "data.csv")] == ["euroc"]
+    for options in ({}, {"delimiter": "comma"}):
+        with pytest.raises(PoseFileError, match="--format euroc"):
+            inspect(tmp_path / "data.csv", "tum", **options)
+    assert inspect(tmp_path / "data.csv", None).facts.times.fps == pytest.approx(20)
+
+
+@pytest.mark.parametrize("number", ["1e300", "-1e200", "1e40", "nan", "inf"])
+@pytest.mark.parametrize("column", [0, 3])
+def test_numbers_beyond_all_lengths_are_refused_and_not_measured(tmp_path, number, column, recwarn):
+    row = ["1", "0", "0", "0", "0", "1", "0", "0", "0", "0", "1", "0"]
+    row[column] = number
+    (tmp_path / "a").write_text("1 0 0 0 0 1 0 0 0 0 1 0\n" + " ".join(row) + "\n")
+    with pytest.raises(PoseFileError, match=str(tmp_path)):
+        inspect(tmp_path / "a")
+    assert not recwarn.list
+
+
 def test_sideways_motion_does_not_tell_and_that_is_said(tmp_path):
     poses = drive(41)
     up = poses.center_world[:, [0, 2, 1]]

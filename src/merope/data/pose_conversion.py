@@ -153,6 +153,8 @@ def _lost(
         for what, (before, after) in carried.items()
         if before is not None and after is None
     ]
+    if again.body not in ("camera", loaded.body):
+        lost.append(f"its readers take these poses for those of the {again.body}")
     if again.poses.unit != unit:
         lost.append(
             f"it is read as {again.poses.unit!r} where the unit is {unit!r}: pass --unit {unit} to its readers"

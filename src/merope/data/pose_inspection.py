@@ -30,6 +30,8 @@ STEP_METRES = (1e-3, 20.0)
 """Median steps outside of this are no likely metres per frame."""
 SPEED_METRES = 100.0
 """Metres a second beyond which a median speed is no likely one."""
+# Beyond it squares and float32 overflow; no length in any unit is that long.
+_LARGEST = 1e30
 _LIKELY_STEP = (5e-3, 5.0)
 _LIKELY_SPACING = (1e-3, 10.0)
 _FREE = ("tum",)
@@ -100,10 +102,12 @@ class Inspection:
 def recognised_formats(path: str | Path) -> tuple[Candidate, ...]:
     """The formats that a file or folder looks like, with the reason for each."""
     found = []
-    for name, kind in FORMATS.items():
-        reason = None if kind.recognise is None else kind.recognise(Path(path))
-        if reason is not None:
-            found.append(Candidate(format=name, reason=reason))
+    # Numbers of a damaged file may overflow on the way to the answer no.
+    with np.errstate(over="ignore", invalid="ignore"):
+        for name, kind in FORMATS.items():
+            reason = None if kind.recognise is None else kind.recognise(Path(path))
+            if reason is not None:
+                found.append(Candidate(format=name, reason=reason))
     return tuple(found)
 
 
@@ -141,6 +145,12 @@ def inspect_poses(
         others = [found for found in candidates if found.format != format]
         seems = "; ".join(f"{found.format} (--format {found.format}): {found.reason}" for found in others)
         raise PoseFileError(f"{error} It looks like {seems}." if others else str(error)) from None
+    if not np.abs(raw.matrices).max() < _LARGEST:
+        # Most are refused by name and line; what is left is a position.
+        settled(path, raw, format=format, times=times, options=options)
+        raise PoseFileError(
+            f"{path} holds a number of {np.abs(raw.matrices).max():.1g}: it is damaged, or not {format}."
+        )
     return _inspected(path, format, kind, raw, options, times, candidates)
 
 
