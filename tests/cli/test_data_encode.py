@@ -8,6 +8,7 @@ import pytest
 from merope.cameras import Pinhole
 from merope.cli.main import run
 from merope.data.latent_cache import LatentCache
+from merope.data.splits import Split, SplitClip, write_split
 from merope.recipes.rendered_clips import RenderedClipsConfig, render_clips
 from merope.recipes.tiny_wan import make_tiny_wan
 from tests.data.datasets.test_realestate10k import write_poses
@@ -54,6 +55,22 @@ def test_two_ranks_make_one_cache(command, tmp_path, capsys, monkeypatch):
         assert run([*command, "--frames", "9", "--out", str(tmp_path)]) == 0
         assert message in capsys.readouterr().out
     assert len(LatentCache(tmp_path)) == 3
+
+
+def test_a_split_says_which_windows_are_encoded_and_what_their_clusters_are(command, clips, tmp_path, capsys):
+    left, right = (next(clips.glob(f"*-{side}")).name for side in ("left", "right"))
+    chosen = (
+        SplitClip("rendered", f"{left}@00004", "prototype-000003"),
+        SplitClip("rendered", right, "static"),
+    )
+    write_split(tmp_path / "split.json", Split("train", chosen))
+    rest = ["--frames", "5", "--stride-windows", "4", "--split", str(tmp_path / "split.json")]
+    assert run([*command, *rest, "--out", str(tmp_path / "cache")]) == 0
+    output = capsys.readouterr().out
+    assert "3 windows encoded, 0 were there" in output
+    assert "3 are not in the split" in output
+    cache = LatentCache(tmp_path / "cache")
+    assert sorted(cache.clusters) == ["rendered/prototype-000003", "rendered/static", "rendered/static"]
 
 
 def test_what_is_left_out_is_named(command, clips, tmp_path, capsys, monkeypatch):

@@ -172,7 +172,8 @@ def _opened(path: Path) -> Iterator[tuple[av.container.InputContainer, av.VideoS
                 raise MeropeError(f"{path} cannot be decoded as a video: its codec is not known")
             yield container, stream
     except av.FFmpegError as error:
-        raise MeropeError(f"{path} cannot be decoded as a video ({error}); is the file complete?") from error
+        reason = error.strerror or str(error)
+        raise MeropeError(f"{path} cannot be decoded as a video ({reason}); is the file complete?") from error
 
 
 def _decoded(path: Path) -> Iterator[av.VideoFrame]:

@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -21,6 +21,7 @@ from merope.data.clip import Clip, ClipError
 from merope.data.given_frames import fit_view
 from merope.data.latent_cache import LatentCache, LatentCacheWriter, finish_cache
 from merope.data.latents import WanLatents, video_from_frames
+from merope.data.splits import Split
 from merope.data.video import Frames
 from merope.errors import MeropeError
 from merope.files import write_text_atomically
@@ -83,6 +84,8 @@ class EncodeReport:
     """Clips and windows that could not be encoded, and why."""
     without_caption: int
     """Windows, of those encoded now, that have no caption: theirs is the empty prompt."""
+    not_in_split: int
+    """Windows that the split does not name."""
     cache: LatentCache | None
     """The finished cache; None while other processes still encode."""
 
@@ -199,11 +202,12 @@ def encode_clips(
     *,
     rank: int = 0,
     world_size: int = 1,
+    split: Split | None = None,
     total: int | None = None,
     workers: int = 2,
     progress: bool = True,
 ) -> EncodeReport:
-    """Encode the windows of ``clips`` that are not in the cache yet.
+    """Encode the windows of ``clips`` that are not in the cache yet; of these the ones of a ``split``, with its clusters.
 
     With several processes each has clips of its own; whichever of ``world_size`` ends while the others have ended writes
     the manifest, so that it is whole also where one of them was started later. A clip that is broken, or does not fit, is
@@ -218,14 +222,17 @@ def encode_clips(
     done = folder / _DONE.format(rank, world_size)
     writer = LatentCacheWriter(folder, encoder.description, empty_text=encoder.empty_text)
     done.unlink(missing_ok=True)
-    counts = {"encoded": 0, "there": 0, "without_caption": 0}
+    counts = {"encoded": 0, "there": 0, "without_caption": 0, "not_in_split": 0}
     skipped: list[ClipError] = []
 
     def missing() -> Iterator[Clip | ClipError]:
         """Windows that are not in the cache, and the error of each clip that gives none."""
         for clip in tqdm(clips, desc="encode", unit="clip", total=total, disable=not progress):
-            for window in _windows(clip, config):
-                if isinstance(window, Clip) and writer.contains(window.source, window.clip_id):
+            for found in _windows(clip, config):
+                window = _in_split(found, split)
+                if window is None:
+                    counts["not_in_split"] += 1
+                elif isinstance(window, Clip) and writer.contains(window.source, window.clip_id):
                     counts["there"] += 1
                 else:
                     yield window
@@ -302,6 +309,14 @@ def _windows(clip: Clip | ClipError, config: EncodeConfig) -> list[Clip | ClipEr
         ]
     except ClipError as error:
         return [error]
+
+
+def _in_split(window: Clip | ClipError, split: Split | None) -> Clip | ClipError | None:
+    """The window with its cluster in the split; None where that leaves it out."""
+    if split is None or isinstance(window, ClipError):
+        return window
+    cluster = split.cluster_of(window.source, window.clip_id)
+    return None if cluster is None else replace(window, cluster=cluster)
 
 
 def _prepared(window: Clip | ClipError, config: EncodeConfig) -> tuple[Clip, Frames, CameraModel] | ClipError:

@@ -28,6 +28,7 @@ def encode(
     allow_gaps: bool = False,
     crop: bool = False,
     source: str | None = None,
+    split: Path | None = None,
     dtype: Literal["float16", "bfloat16", "float32"] = "float16",
     text_length: int = 512,
     text_dtype: Literal["bfloat16", "float32"] = "bfloat16",
@@ -55,6 +56,7 @@ def encode(
         allow_gaps: Let windows reach over missing frames (steps of more than 1.5 frame periods).
         crop: Cut clips of another shape about the middle, where they would be left out.
         source: Name of the data set, by which clusters are kept apart; by default what the clips say.
+        split: Encode only the windows that this file names, as `merope data prototypes` writes it, with its clusters.
         dtype: In which latents are stored.
         text_length: Words that prompts are padded to, as in generation.
         text_dtype: In which the text encoder computes; the autoencoder computes in float32.
@@ -68,6 +70,7 @@ def encode(
 
     from merope.data.datasets import open_dataset, opened_clips, require_distinct_clips
     from merope.data.folder import require_distinct
+    from merope.data.splits import read_split
     from merope.files import require_folder
     from merope.recipes.encode import ClipEncoder, EncodeConfig, encode_clips
 
@@ -85,6 +88,7 @@ def encode(
     )
     if not clips:
         raise ValueError("CLIPS must name at least one folder of clips.")
+    chosen = None if split is None else read_split(split)
     options = reader_options(reader, option)
     sets = [open_dataset(reader, root, **options) for root in clips]
     if rank == 0:
@@ -105,6 +109,7 @@ def encode(
         out,
         rank=rank,
         world_size=world_size,
+        split=chosen,
         total=len(own),
         workers=workers,
         progress=rank == 0,
@@ -113,6 +118,8 @@ def encode(
     print(f"{who}{report.encoded} windows encoded, {report.there} were there")
     if report.without_caption:
         print(f"{who}{report.without_caption} of these without a caption, encoded with the empty prompt")
+    if report.not_in_split:
+        print(f"{who}{report.not_in_split} are not in the split")
     for error in report.skipped[:_NAMED]:
         print(f"{who}left out: {error}")
     if len(report.skipped) > _NAMED:

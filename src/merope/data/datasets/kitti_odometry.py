@@ -59,7 +59,7 @@ class KittiOdometrySet(ClipSet):
         if found.frame_ids is not None:
             raise MeropeError(
                 f"{place_of(self.pose_files[sequence], self.root)} has 13 numbers a row, where the data set's own files "
-                "have 12: an estimate that may leave frames out. Read it with the data set videos, format=kitti and match=number"
+                "have 12: an estimate that may leave frames out. Read it as videos (format=kitti, match=number)"
             )
         if frames.num_frames is not None and frames.num_frames != len(poses):
             raise MeropeError(f"{place.name} has {frames.num_frames} frames and there are {len(poses)} poses")
