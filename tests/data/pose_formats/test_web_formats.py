@@ -26,6 +26,18 @@ def identity_text(x, y, z):
     return f"[1 0 0 0] [-0 1 0 0] [0 -0 1 0] [{x} {y} {z} 1] "
 
 
+@pytest.mark.parametrize("format", ["recammaster", "ac3d", "nerfstudio"])
+@pytest.mark.parametrize("far", [0.0, 6.4e6])
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_what_is_written_comes_back_to_a_nanometre(tmp_path, format, far, suffix):
+    poses, path = sample(200, far=far), tmp_path / f"poses.json{suffix}"
+    write_poses(path, poses, format=format, camera=PINHOLE.to_dict())
+    loaded = load_pose_file(path, format=format)
+    assert (loaded.poses.center_world - poses.center_world).abs().max() <= 1e-9
+    assert (loaded.poses.R_world_cam - poses.R_world_cam).abs().max() <= 1e-9
+    assert loaded.poses.unit == "m"
+
+
 class TestReCamMaster:
     def test_the_unit_pose_of_the_engine_looks_along_opencv_axes_in_metres(self, tmp_path):
         path = as_json(tmp_path, {"frame0": {"cam01": identity_text(3390, 1380, 240)}})
