@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from merope.geometry.turns import AXLE_TO_CAMERA
 from merope.worlds import DRIVES, drive, random_drive
-from merope.worlds.vehicle import AXLE_TO_CAMERA
 
 
 def axle_motion(poses, fps):

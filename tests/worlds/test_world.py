@@ -6,7 +6,8 @@ import torch
 
 from merope.errors import TrajectoryError
 from merope.geometry.poses import Poses
-from merope.worlds import build_world, drive, random_drive, turn_variant
+from merope.geometry.turns import turn_variant
+from merope.worlds import build_world, drive, random_drive
 from merope.worlds.layout import BOX
 from merope.worlds.surfaces import street_coordinates
 
@@ -32,7 +33,9 @@ def test_obstacles_keep_two_metres_from_base_left_and_right_paths():
     shifted = 0
     for seed in range(12):
         base = random_drive(seed, 25, 10.0)
-        left, right = (turn_variant(base, side=side, start=8) for side in ("left", "right"))
+        left, right = (
+            turn_variant(base, side=side, start=8, up_world=(0, 0, 1), fps=10.0) for side in ("left", "right")
+        )
         world = build_world(seed, paths=[base, left, right])
         for path in (base, left, right):
             assert obstacle_gaps(world, path.center_world[:, :2].numpy()).min() >= 2.0

@@ -14,8 +14,8 @@ from merope.evaluation.result import EvaluationResult
 from merope.evaluation.scoring import ClipPair, evaluate_clips
 from merope.generation import VideoModel, check_command, generate, load_video_model
 from merope.geometry.poses import Poses
+from merope.geometry.turns import turn_variant
 from merope.worlds import build_world, render
-from merope.worlds.variants import turn_variant
 
 WEIGHTS = Path(merope.__file__).resolve().parent / "weights" / "tiny-street"
 """Weights that ship with the package."""
@@ -60,8 +60,8 @@ def with_variants(poses: Poses, spec: VideoSpec) -> dict[str, Poses]:
     start = spec.prefix_frames - 1
     return {
         "original": poses,
-        "left": turn_variant(poses, side="left", start=start, fps=spec.fps),
-        "right": turn_variant(poses, side="right", start=start, fps=spec.fps),
+        "left": turn_variant(poses, side="left", start=start, up_world=(0, 0, 1), fps=spec.fps),
+        "right": turn_variant(poses, side="right", start=start, up_world=(0, 0, 1), fps=spec.fps),
     }
 
 

@@ -4,7 +4,6 @@ from merope.worlds.drives import DRIVES, drive, random_drive
 from merope.worlds.motions import MOTIONS, free_motion
 from merope.worlds.placement import place_on_ground
 from merope.worlds.render import Rendered, render
-from merope.worlds.variants import turn_variant
 from merope.worlds.world import World, build_world
 
 __all__ = [
@@ -18,5 +17,4 @@ __all__ = [
     "place_on_ground",
     "random_drive",
     "render",
-    "turn_variant",
 ]

@@ -6,9 +6,9 @@ from typing import Literal
 import numpy as np
 
 from merope.geometry.poses import Poses
+from merope.geometry.turns import turn_variant
 from merope.worlds.drives import random_drive, random_drive_kind
 from merope.worlds.layout import BARK, CAR_BODY
-from merope.worlds.variants import turn_variant
 from merope.worlds.world import World
 
 Variant = Literal["original", "left", "right"]
@@ -54,7 +54,9 @@ def world_drives(seed: int, *, num_frames: int, fps: float, turn_start: int) -> 
     drives = [WorldDrive(variant="original", kind=kind, poses=base)]
     sides: tuple[Literal["left", "right"], ...] = ("left", "right")
     for side, curvature in zip(sides, curvatures, strict=True):
-        turned = turn_variant(base, side=side, start=turn_start, curvature=float(curvature), fps=fps)
+        turned = turn_variant(
+            base, side=side, start=turn_start, up_world=(0, 0, 1), curvature=float(curvature), fps=fps
+        )
         drives.append(WorldDrive(variant=side, kind=kind, poses=turned))
     return drives
 

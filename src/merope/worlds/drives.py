@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from merope.geometry.poses import Poses
+from merope.geometry.turns import MIN_RADIUS
 from merope.worlds.seeds import seeded
 from merope.worlds.vehicle import (
-    MIN_RADIUS,
     ROUTE_STEP,
     Route,
     body_motion,

@@ -6,14 +6,10 @@ import numpy as np
 import torch
 
 from merope.geometry.poses import Poses
+from merope.geometry.turns import AXLE_TO_CAMERA
 
-# Metres from the rear axle to the front axle, and forward from the rear axle to the camera.
+# Metres from the rear axle to the front axle.
 WHEELBASE = 2.7
-AXLE_TO_CAMERA = 1.7
-# Metres; about what a car's steering lock allows at low speed.
-MIN_RADIUS = 7.0
-# Metres per second squared, sideways, of brisk but comfortable driving.
-MAX_LATERAL_ACCELERATION = 4.0
 # Metres between samples of a route.
 ROUTE_STEP = 0.1
 

@@ -64,7 +64,7 @@ def select(
     from merope.data.prototypes.path_files import write_path_file
     from merope.data.splits import write_split
     from merope.files import atomic_folder
-    from merope.recipes.turned_drives import turned_drive
+    from merope.geometry.turns import turn_variant
 
     config = PrototypeConfig(threshold=threshold, num_groups=groups, still=still, seed=seed)
     table = read_table(inputs, trajectories, read)
@@ -94,7 +94,7 @@ def select(
             sources=[table.sources[row] for row in rows],
             unit=table.unit,
         )
-        turned = {side: partial(turned_drive, side=side, start=turn_start) for side in turns}
+        turned = {side: partial(turn_variant, side=side, start=turn_start) for side in turns}
         chosen = read_trajectories(inputs, trajectories.options(read), only=split)
         written = _write_poses(folder / "poses", chosen, turned, rate)
     print(f"{count} of {len(found.kept)} prototypes of {len(table)} trajectories")
