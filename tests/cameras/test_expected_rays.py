@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from merope.cameras import CameraModel, UnifiedCamera
-from tests.cameras.calibrations import LENSES_OF_RAYS, aria, kannala_brandt
+from merope.cameras import CameraModel, KannalaBrandt, UnifiedCamera
+from tests.cameras.calibrations import LENSES_OF_RAYS, aria, lens_of_rays
 from tests.support.shared import shared_file
 
 # The files hold 12 digits, Aria's 10.
@@ -40,12 +40,15 @@ def fitted_to_rays(pixels: Tensor, dirs_cam: Tensor, *, height: int, width: int)
         for axis in range(2)
     ]
     (fx, *scaled, cx), (fy, *_, cy) = (values.tolist() for values in solved)
-    return kannala_brandt(fx, fy, cx, cy, [value / fx for value in scaled], height=height, width=width)
+    named = {f"k{i}": value / fx for i, value in enumerate(scaled, start=1)}
+    return KannalaBrandt(
+        fx=fx, fy=fy, cx=cx, cy=cy, width=width, height=height, pixel_origin="center", **named
+    )
 
 
 @pytest.mark.parametrize("name", LENSES_OF_RAYS)
 def test_real_calibration_gives_the_expected_rays(name):
-    camera = LENSES_OF_RAYS[name]()
+    camera = lens_of_rays(name)
     pixels, expected = read_rays(f"data/fisheye/rays/{name}.csv")
     assert torch.equal(pixels, grid(height=camera.height, width=camera.width))
     dirs_cam, valid = camera.unproject(pixels)
@@ -58,7 +61,7 @@ def test_real_calibration_gives_the_expected_rays(name):
 
 @pytest.mark.parametrize("name", LENSES_OF_RAYS)
 def test_pixels_of_real_calibrations_come_back_from_their_rays(name):
-    camera = LENSES_OF_RAYS[name]()
+    camera = lens_of_rays(name)
     pixels = grid(height=camera.height, width=camera.width)
     back, seen = camera.project(camera.unproject(pixels)[0])
     assert seen.all()

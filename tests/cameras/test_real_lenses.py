@@ -1,6 +1,4 @@
-"""Measured facts about real cameras: their fields of view, and how far two calibrations of one camera agree."""
-
-import math
+"""Lenses of real cameras against what they photographed: straight lines, and turns that were measured."""
 
 import numpy as np
 import pytest
@@ -8,59 +6,15 @@ import torch
 from torch import Tensor
 
 from merope.cameras import CameraModel, Pinhole
-from tests.cameras.calibrations import f_theta, mei, pyocam_fisheye_1, tumvi, vi_car_pinhole, woodscape_front
-from tests.cameras.test_expected_rays import grid
+from merope.data.calibration_files import load_calibration
+from merope.data.epipolar import agreement, match_frames
+from merope.data.footage import open_footage
+from merope.data.pose_files import read_poses
+from merope.geometry.poses import Poses
+from tests.cameras.calibrations import lens_of_rays
 from tests.support.shared import shared_file
 
-
-def angles_deg(one: Tensor, other: Tensor) -> Tensor:
-    """Angles between unit vectors; by atan2, since acos loses half the digits of a small one."""
-    sine = torch.linalg.cross(one, other).norm(dim=-1)
-    return torch.rad2deg(torch.atan2(sine, (one * other).sum(-1)))
-
-
-def disagreement_deg(one: CameraModel, other: CameraModel, *, within_px: float = math.inf) -> Tensor:
-    """Angles between the rays of a grid of 9 x 9 pixels, those within a distance of the raster's middle."""
-    pixels = grid(height=one.height, width=one.width)
-    middle = torch.tensor([one.width - 1, one.height - 1], dtype=torch.float64) / 2
-    pixels = pixels[(pixels - middle).norm(dim=-1) < within_px]
-    (dirs, valid), (other_dirs, other_valid) = one.unproject(pixels), other.unproject(pixels)
-    assert (valid & other_valid).all()
-    return angles_deg(dirs, other_dirs)
-
-
-def test_three_calibrations_of_the_tum_camera_agree():
-    kannala_brandt, double_sphere, extended = (tumvi(model, 0) for model in ("kb4", "ds", "eucm"))
-    difference = disagreement_deg(kannala_brandt, double_sphere, within_px=250)
-    assert difference.median().item() == pytest.approx(0.086, abs=5e-4)
-    assert difference.max().item() == pytest.approx(0.156, abs=5e-4)
-    spheres = disagreement_deg(double_sphere, extended, within_px=250)
-    assert spheres.median().item() == pytest.approx(0.003, abs=5e-4)
-
-
-def test_mei_and_the_pinhole_calibration_of_the_same_car_camera_agree():
-    difference = disagreement_deg(mei("vi_car_cam0_mei"), vi_car_pinhole())
-    assert difference.median().item() == pytest.approx(0.074, abs=5e-4)
-    assert difference.max().item() == pytest.approx(4.1, abs=0.05)
-
-
-@pytest.mark.parametrize(
-    ("name", "fov_x_deg"),
-    [("front_wide_120fov", 118.8), ("cross_left_120fov", 119.8), ("front_tele_30fov", 29.75)],
-)
-def test_f_theta_has_its_horizontal_field_of_view(name, fov_x_deg):
-    camera = f_theta(name)
-    # Between the centres of the outermost pixels.
-    edges = torch.tensor([[0.0, camera.cy], [camera.width - 1, camera.cy]], dtype=torch.float64)
-    left, right = camera.unproject(edges)[0]
-    assert angles_deg(left, right).item() == pytest.approx(fov_x_deg, abs=0.05 if fov_x_deg > 30 else 0.005)
-
-
-def test_woodscape_sees_behind_itself_in_the_corners():
-    camera = woodscape_front()
-    dirs_cam, valid = camera.unproject(grid(height=camera.height, width=camera.width))
-    assert valid.all()
-    assert math.degrees(math.acos(dirs_cam[..., 2].min())) == pytest.approx(112.9, abs=0.05)
+ARIA = "data/fisheye/aria_adt"
 
 
 def board_lines(image: int) -> Tensor:
@@ -92,10 +46,33 @@ def median_rms(angles: list[Tensor]) -> float:
 
 @pytest.mark.parametrize("image", [1, 2, 3])
 def test_straight_lines_of_a_board_are_straight_under_ocam_alone(image):
-    camera, corners = pyocam_fisheye_1(), board_lines(image)
+    camera, corners = lens_of_rays("pyocam_fisheye_1"), board_lines(image)
     straight = off_plane_deg(camera, corners)
     assert median_rms(straight) < 0.03
     assert torch.cat(straight).max() < 0.075
     affine = ("fx", "fy", "cx", "cy", "width", "height", "pixel_origin")
     pinhole = Pinhole(**{name: getattr(camera, name) for name in affine})
     assert median_rms(off_plane_deg(pinhole, corners)) > 0.6
+
+
+@pytest.mark.parametrize(
+    ("camera", "ending", "unturned_deg", "turned_deg"),
+    [("camera-slam-left", "png", 0.95, 0.19), ("camera-rgb", "jpg", 0.98, 0.14)],
+)
+def test_aria_rays_of_one_point_meet_once_the_device_has_turned_back(
+    tmp_path, camera, ending, unturned_deg, turned_deg
+):
+    pytest.importorskip("cv2")
+    for frame in range(3):
+        picture = shared_file(f"{ARIA}/{camera}_{frame:02d}.{ending}")
+        (tmp_path / picture.name).symlink_to(picture.resolve())
+    found = load_calibration(shared_file(f"{ARIA}/calibration.json"), camera=camera)
+    # Pictures and the first three poses are of the same moments.
+    device = read_poses(shared_file(f"{ARIA}/aria_trajectory.csv"), format="aria")[:3]
+    poses = device.mounted(found.T_body_cam[:3, :3], found.T_body_cam[:3, 3])
+    matches = match_frames(open_footage(tmp_path), [(0, 2)])
+    result = agreement(matches, poses, found.lens, shifts=[0])
+    assert result.unturned_deg == pytest.approx(unturned_deg, abs=0.005)
+    assert result.turned_deg < turned_deg
+    swapped = Poses(R_world_cam=poses.R_world_cam.flip(0), center_world=poses.center_world.flip(0))
+    assert agreement(matches, swapped, found.lens, shifts=[0]).turned_deg > 1.9
