@@ -16,7 +16,7 @@ from numba import njit
 from merope.geometry.pose_checks import read_matrices
 from merope.geometry.poses import Poses
 
-# Metres from the first point. Up to there float32 is within 0.25 mm, and within 4 um up to 64 m.
+# Metres from the first point. Up to there float32 is within 0.25 mm, and within 4 um up to 128 m.
 FARTHEST = 8192.0
 
 
