@@ -22,8 +22,9 @@ from merope.data.pose_facts import (
 )
 from merope.data.pose_files import settled
 from merope.data.pose_formats import FORMATS, PoseFormat, RawPoses
+from merope.data.pose_formats.recognition import array_head
 from merope.data.pose_readings import Reading, Verdict, judge, readings
-from merope.data.pose_table import PoseFileError, ReadOptions, explain_columns, read_table
+from merope.data.pose_table import PoseFileError, ReadOptions, explain_columns, read_bytes, read_table
 from merope.geometry.poses import Unit
 
 STEP_METRES = (1e-3, 20.0)
@@ -155,10 +156,24 @@ def inspect_poses(
 
 
 def _unknown(path: Path, options: ReadOptions) -> PoseFileError:
+    """What is in a file that no format recognises, as far as that helps."""
     if path.is_dir():
         return PoseFileError(f"{path} is no folder of poses that is known here; name a pose file in it.")
-    table = read_table(path, options)
-    return explain_columns(path, table, "no known format was recognised in it")
+    read_bytes(path)
+    changes: Mapping[str, Any]
+    for changes in ({}, {"delimiter": "comma"}, {"skip_lines": 1}, {"delimiter": "comma", "skip_lines": 1}):
+        try:
+            table = read_table(path, replace(options, **changes))
+        except PoseFileError:
+            continue
+        error = explain_columns(path, table, "no known format was recognised in it")
+        return PoseFileError(f"{error} It is read with {_flags(changes)}.") if changes else error
+    head = array_head(path)
+    what = f"a NumPy array of shape {list(head.shape)}" if head is not None else "no table of numbers"
+    return PoseFileError(
+        f"{path} is {what}, and no known format was recognised in it: is it a file of poses? A format that is named all the "
+        f"same (--format {' | '.join(FORMATS)}) says what it misses."
+    )
 
 
 def _inspected(
@@ -203,10 +218,10 @@ def _inspected(
                 flags=tuple(_flags(reading.changes_from(asked)) for reading in verdict.better),
             )
         )
-    findings += _unit_findings(facts, unit)
+    findings += unit_findings(facts, unit)
     if facts.times is not None and times is None:
         findings += _time_findings(format, facts.times, options)
-    findings += _motion_findings(facts, unit)
+    findings += motion_findings(facts, unit)
     ids = raw.frame_ids
     return Inspection(
         path=str(path),
@@ -300,7 +315,8 @@ def _rounded_up(value: float) -> str:
     return f"{np.ceil(value / magnitude * 1.0001) * magnitude:.0e}"
 
 
-def _unit_findings(facts: PoseFacts, unit: Unit) -> list[Finding]:
+def unit_findings(facts: PoseFacts, unit: Unit) -> list[Finding]:
+    """What speaks against the unit of a trajectory that moves ("unit"), or that nothing says it ("unit-unknown")."""
     step, per = facts.median_step, "per pose"
     if not facts.moves or facts.static:
         return []
@@ -366,7 +382,8 @@ def _time_findings(format: str, times: TimeFacts, options: ReadOptions) -> list[
     ]
 
 
-def _motion_findings(facts: PoseFacts, unit: Unit) -> list[Finding]:
+def motion_findings(facts: PoseFacts, unit: Unit) -> list[Finding]:
+    """A camera that stands ("static"), or poses that repeat ("duplicates") or jump, and gaps in time."""
     found = []
     near = f"{STATIC_METRES:g} m" if unit == "m" else f"{STATIC_SHARE:g} of the largest coordinate"
     if facts.static:

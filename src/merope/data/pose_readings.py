@@ -30,6 +30,8 @@ class Reading:
     """Where the file holds quaternions: the order that was assumed."""
     heading: float
     """Mean cosine between viewing direction and motion, each step weighted by its length; 0 where nothing moves."""
+    upright: float
+    """Share of all turning that is about the up axis, as of a car in a bend; 0 where nothing turns."""
     path_length: float
     max_step: float
 
@@ -55,7 +57,9 @@ def readings(
     """Both directions under all axes conventions, for matrices as a file holds them."""
     found = []
     for direction in get_args(Direction):
-        motion, path_length, max_step = _motion(matrices, direction)
+        R_world_body, centers = _bodies(matrices, direction)
+        motion, path_length, max_step = _motion(R_world_body, centers)
+        turning = _turning(R_world_body)
         for axes in get_args(Axes):
             found.append(
                 Reading(
@@ -63,6 +67,7 @@ def readings(
                     camera_axes=axes,
                     quaternion_order=quaternion_order,
                     heading=float(motion @ R_AXES_OPENCV[axes][:, 2]),
+                    upright=float(turning @ np.abs(R_AXES_OPENCV[axes][:, 1])),
                     path_length=path_length,
                     max_step=max_step,
                 )
@@ -70,14 +75,21 @@ def readings(
     return tuple(found)
 
 
-def _motion(
+def _bodies(
     matrices: Float[np.ndarray, "time 3 4"], direction: str
+) -> tuple[Float[np.ndarray, "time 3 3"], Float[np.ndarray, "time 3"]]:
+    """Rotations from the axes that the matrices turn to the world, and centres."""
+    rotations, offsets = matrices[:, :, :3], matrices[:, :, 3]
+    if direction == "camera-to-world":
+        return rotations, offsets
+    R_world_body = rotations.transpose(0, 2, 1)
+    return R_world_body, -(R_world_body @ offsets[:, :, None])[:, :, 0]
+
+
+def _motion(
+    R_world_body: Float[np.ndarray, "time 3 3"], centers: Float[np.ndarray, "time 3"]
 ) -> tuple[Float[np.ndarray, "3"], float, float]:
-    """Mean direction of motion in the axes that the matrices turn, weighted by length; path length and longest step."""
-    R_world_body, centers = matrices[:, :, :3], matrices[:, :, 3]
-    if direction == "world-to-camera":
-        R_world_body = R_world_body.transpose(0, 2, 1)
-        centers = -(R_world_body @ centers[:, :, None])[:, :, 0]
+    """Mean direction of motion in the axes of the body, weighted by length; path length and longest step."""
     steps = np.diff(centers, axis=0)
     lengths = np.linalg.norm(steps, axis=1)
     total = float(lengths.sum())
@@ -86,6 +98,18 @@ def _motion(
     # Halfway between two poses: the chord of an arc points between its two headings.
     R_body_world = (R_world_body[:-1] + R_world_body[1:]).transpose(0, 2, 1) / 2
     return (R_body_world @ steps[:, :, None])[:, :, 0].sum(axis=0) / total, total, float(lengths.max())
+
+
+def _turning(R_world_body: Float[np.ndarray, "time 3 3"]) -> Float[np.ndarray, "3"]:
+    """How much of the turning from pose to pose is about each axis of the body, as shares of the whole."""
+    relative = R_world_body[:-1].transpose(0, 2, 1) @ R_world_body[1:]
+    # Twice the sine of the angle along the axis of rotation.
+    turns = np.stack(
+        [relative[:, j, i] - relative[:, i, j] for i, j in ((1, 2), (2, 0), (0, 1))],
+        axis=1,
+    )
+    total = float(np.linalg.norm(turns, axis=1).sum())
+    return np.abs(turns).sum(axis=0) / total if total > 1e-6 else np.zeros(3)
 
 
 def judge(found: Sequence[Reading], asked: Reading, *, moves: bool) -> Verdict:
@@ -101,22 +125,38 @@ def judge(found: Sequence[Reading], asked: Reading, *, moves: bool) -> Verdict:
             outcome="agrees",
             text=f"the cameras move the way they look (mean cosine {asked.heading:.2f}), as read",
         )
-    if best < FITS or best - asked.heading <= CLEARLY:
+    fitting = [reading for reading in found if reading.heading >= max(best - TIE, FITS)]
+    fewest = min((len(reading.changes_from(asked)) for reading in fitting), default=0)
+    nearest = [reading for reading in fitting if len(reading.changes_from(asked)) == fewest]
+    supported = [reading for reading in nearest if _explains_turns(reading, asked)]
+    if not supported or best - asked.heading <= CLEARLY:
+        others = sorted({reading.camera_axes for reading in nearest})
         return Verdict(
             outcome="silent",
-            text=f"the cameras move mostly across their viewing direction, however the file is read (mean cosine "
-            f"{asked.heading:.2f} as read, {best:.2f} at best): a sideways, orbiting or handheld motion does not tell "
-            "the direction or the axes of the matrices",
+            text=f"the cameras move mostly across their viewing direction (mean cosine {asked.heading:.2f} as read): a "
+            "sideways, orbiting or handheld motion does not tell the direction or the axes of the matrices"
+            + (f"; only if they look where they go, the axes are {' or '.join(others)}" if others else ""),
         )
-    fitting = [reading for reading in found if reading.heading >= best - TIE]
-    fewest = min(len(reading.changes_from(asked)) for reading in fitting)
-    nearest = [reading for reading in fitting if len(reading.changes_from(asked)) == fewest]
     # The direction is confused more often than axes are.
-    better = tuple(sorted(nearest, key=lambda reading: reading.direction == asked.direction))
+    better = tuple(sorted(supported, key=lambda reading: reading.direction == asked.direction))
     way = "backwards" if asked.heading <= -FITS else "mostly across their viewing direction"
     return Verdict(
         outcome="disagrees",
-        text=f"as read, the cameras move {way} (mean cosine {asked.heading:.2f}); they move forward (up to {best:.2f}) "
-        "if the file is read otherwise",
+        text=f"as read, the cameras move {way} (mean cosine {asked.heading:.2f}), which some do; they move forward (up to "
+        f"{best:.2f}) if the file is read otherwise",
         better=better,
     )
+
+
+def _explains_turns(reading: Reading, asked: Reading) -> bool:
+    """Whether turns speak for ``reading`` too, where it looks along another line of the body than ``asked``.
+
+    A camera that moves to its left is like a vehicle whose x points forward. They differ in what they turn about: the camera
+    about its y axis, the vehicle about its z axis.
+    """
+    same_line = bool(_line(reading) == _line(asked)) or reading.quaternion_order != asked.quaternion_order
+    return same_line or (reading.upright >= 0.5 and reading.upright > asked.upright)
+
+
+def _line(reading: Reading) -> int:
+    return int(np.abs(R_AXES_OPENCV[reading.camera_axes][:, 2]).argmax())

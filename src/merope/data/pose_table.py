@@ -292,6 +292,7 @@ def split_index(path: Path, table: Table) -> Table:
 def explain_columns(path: Path, table: Table, wanted: str) -> PoseFileError:
     """What a table with the wrong number of columns may be, and the option that reads it."""
     likely = {
+        1: "times, one a line: they go beside a file of poses (--times FILE)",
         7: "a TUM trajectory without time stamps: add a first column of seconds",
         8: "TUM (t x y z qx qy qz qw)? Use format='tum' (--format tum)",
         9: "a frame number before a TUM row? Use format='tum', index_column=True (--format tum --index-column)",
