@@ -1,11 +1,14 @@
 """Trajectories from folders, pose files and arrays: windows, units, names, and what is wrong with an input."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from merope.cameras import Pinhole
 from merope.data.clip import ClipError
+from merope.data.datasets import open_dataset
 from merope.data.folder import write_clip
 from merope.data.pose_files import write_poses
 from merope.data.pose_table import ReadOptions
@@ -34,7 +37,9 @@ def folder(tmp_path):
     root, lens = tmp_path / "streets", Pinhole.from_fov(fov_x_deg=90.0, height=8, width=8)
     for name, num in (("a", 10), ("b", 4), ("c", 5)):
         frames = np.zeros((num, 8, 8, 3), dtype=np.uint8)
-        write_clip(root, name, frames, poses=drive(num), lens=lens, fps=12.0, source="rendered")
+        write_clip(
+            root, name, frames, poses=drive(num), lens=lens, fps=12.0, source="rendered", up_world=(0, -1, 0)
+        )
     return root
 
 
@@ -44,6 +49,7 @@ def test_clips_are_cut_into_windows_and_a_short_one_costs_itself(folder):
     assert "4 frames" in str(found.pop(2))
     assert names(found) == ["rendered/a@00000", "rendered/a@00005", "rendered/c@00000"]
     for each in found:
+        assert (each.fps, each.up_world) == (12.0, (0.0, -1.0, 0.0))
         np.testing.assert_allclose(each.centers[:, 2], 0.1 * np.arange(5), atol=1e-8)
         np.testing.assert_allclose(each.centers[:, :2], 0, atol=1e-8)
         assert len(each.load_poses()) == 5
@@ -143,6 +149,22 @@ def test_a_broken_file_is_named(tmp_path, content, ending):
         read_path_file(tmp_path / f"p.{ending}")
 
 
+def test_any_damage_to_an_archive_is_told(tmp_path):
+    write_path_file(tmp_path / "p.npz", LINE, clip_ids=["a", "b"], sources=["s"] * 2, unit="m")
+    whole, rng = (tmp_path / "p.npz").read_bytes(), np.random.default_rng(0)
+    for _ in range(150):
+        content = bytearray(whole[: rng.integers(1, len(whole) + 1)])
+        for place in rng.integers(0, len(content), 3):
+            content[place] = rng.integers(256)
+        (tmp_path / "p.npz").write_bytes(content)
+        # Bytes that nothing checks, such as dates in the archive, may change without harm.
+        try:
+            file = read_path_file(tmp_path / "p.npz")
+        except PathFileError:
+            continue
+        np.testing.assert_array_equal(file.centers, LINE)
+
+
 def test_a_pickle_is_not_loaded(tmp_path):
     np.save(tmp_path / "p.npy", np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(PathFileError, match="no NumPy file"):
@@ -204,6 +226,15 @@ def test_a_table_grows_over_many_lengths(tmp_path):
 def test_wrong_options_are_named(options, words):
     with pytest.raises(ValueError, match=words):
         InputOptions(**options)
+
+
+def test_what_a_reader_has_to_say_is_told(folder, monkeypatch):
+    opened = open_dataset("folder", folder)
+    noted = replace(opened, notes=("clip d was left out",))
+    monkeypatch.setattr("merope.data.prototypes.inputs.open_dataset", lambda *_: noted)
+    told = []
+    assert list(read_trajectories([folder], InputOptions(num_frames=4), tell=told.append))
+    assert told == ["clip d was left out"]
 
 
 def test_wrong_inputs_are_named(tmp_path):

@@ -121,7 +121,8 @@ def _write_poses(
         # Errors were reported when the clips were read first.
         if isinstance(each, ClipError) or each.load_poses is None:
             continue
-        variants = {side: partial(turn, fps=each.fps or rate) for side, turn in turned.items()}
+        known = {"fps": each.fps or rate, "up_world": each.up_world}
+        variants = {side: partial(turn, **known) for side, turn in turned.items()}
         try:
             drives = with_variants(each.load_poses(), variants)
         except TrajectoryError as error:

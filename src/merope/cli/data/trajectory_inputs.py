@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from merope.data.prototypes import InputOptions, PathTable
     from merope.data.splits import Split
 
-# How many clips that were left out are named.
+# How many notes, and how many clips that were left out, are printed.
 _NAMED = 10
 
 
@@ -85,11 +85,13 @@ def read_table(inputs: Sequence[Path], flags: TrajectoryFlags, read: ReadFlags) 
     torch.set_num_threads(1)
     if not inputs:
         raise UsageError("name at least one folder of clips, data set or file of trajectories.")
-    table = tabulate(
-        read_trajectories(inputs, flags.options(read), only=flags.only()),
-        num_points=flags.points,
-        progress=True,
-    )
+    notes: list[str] = []
+    found = read_trajectories(inputs, flags.options(read), only=flags.only(), tell=notes.append)
+    table = tabulate(found, num_points=flags.points, progress=True)
+    for note in notes[:_NAMED]:
+        print(f"note: {note}")
+    if len(notes) > _NAMED:
+        print(f"note: {len(notes) - _NAMED} more like these")
     for error in table.skipped[:_NAMED]:
         print(f"left out: {error}")
     if len(table.skipped) > _NAMED:

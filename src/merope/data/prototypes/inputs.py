@@ -1,7 +1,7 @@
 """Trajectories out of whatever holds them: folders of clips, data sets, pose files, and arrays of many paths."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from merope.data.prototypes.arc_length import relative_centers
 from merope.data.prototypes.path_files import PATH_SUFFIXES, read_path_file
 from merope.data.splits import Split
 from merope.errors import MeropeError
+from merope.geometry.gravity import Up
 from merope.geometry.poses import Poses, Unit
 
 
@@ -33,6 +34,8 @@ class Trajectory:
     """What a length of 1 is."""
     fps: float | None = None
     """Poses per second; None where nothing says, and of poses with times, which do."""
+    up_world: Up | None = None
+    """Unit vector against gravity in the world of the poses; None where nobody knows."""
     load_poses: Callable[[], Poses] | None
     """Gives the poses, camera-to-world; None where the file holds positions alone."""
 
@@ -74,13 +77,18 @@ class InputOptions:
 
 
 def read_trajectories(
-    inputs: Sequence[str | Path], options: InputOptions, *, only: Split | None = None
+    inputs: Sequence[str | Path],
+    options: InputOptions,
+    *,
+    only: Split | None = None,
+    tell: Callable[[str], None] = lambda note: None,
 ) -> Iterator[Trajectory | ClipError]:
     """The trajectories in these files and folders, one after another.
 
     A folder is a data set of the kind ``options.reader``; ``.npy`` and ``.npz`` without a pose ``format`` are arrays of many
     paths (`read_path_file`); any other file holds poses in ``options.format``. What cannot be read costs itself alone: its
     error stands in its place. ``only`` leaves out what a split does not name, as far as possible without opening it.
+    ``tell`` is called with every sentence that a reader has to say of what it read.
 
     Raises:
         ValueError: if there are no inputs, or a pose file without a format.
@@ -95,11 +103,13 @@ def read_trajectories(
             raise FileNotFoundError(2, "No such file or folder", str(path))
         if path.is_dir() and options.format is None:
             clips = open_dataset(options.reader, path, **options.reader_options)
+            for note in clips.notes:
+                tell(note)
             found: Iterable[Trajectory | ClipError] = _of_clips(clips, options, wanted)
         elif path.suffix in PATH_SUFFIXES and options.format is None:
             found = _of_array(path, options)
         else:
-            found = _of_pose_file(path, options, wanted)
+            found = _of_pose_file(path, options, wanted, tell)
         for each in found:
             if isinstance(each, ClipError) or only is None or only.cluster_of(each.source, each.clip_id):
                 yield each
@@ -131,11 +141,15 @@ def _of_clips(
             yield error
             continue
         for part in parts:
-            yield _trajectory(options.source or part.source, part.clip_id, part.poses, fps=part.fps)
+            yield replace(
+                _trajectory(options.source or part.source, part.clip_id, part.poses),
+                fps=part.fps,
+                up_world=part.up_world,
+            )
 
 
 def _of_pose_file(
-    path: Path, options: InputOptions, wanted: set[str] | None
+    path: Path, options: InputOptions, wanted: set[str] | None, tell: Callable[[str], None]
 ) -> Iterator[Trajectory | ClipError]:
     if options.format is None:
         raise ValueError(
@@ -151,6 +165,8 @@ def _of_pose_file(
     except MeropeError as error:
         yield ClipError(source, name, error)
         return
+    for note in file.notes:
+        tell(f"{path.name}: {note}")
     length, poses = options.num_frames, file.poses
     if length is None:
         yield _trajectory(source, name, poses)
@@ -185,12 +201,11 @@ def _loader(matrices: np.ndarray, number: int, unit: Unit) -> Callable[[], Poses
     )
 
 
-def _trajectory(source: str, clip_id: str, poses: Poses, *, fps: float | None = None) -> Trajectory:
+def _trajectory(source: str, clip_id: str, poses: Poses) -> Trajectory:
     return Trajectory(
         source=source,
         clip_id=clip_id,
         centers=relative_centers(poses),
         unit=poses.unit,
-        fps=fps,
         load_poses=lambda: poses,
     )

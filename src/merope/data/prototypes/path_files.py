@@ -5,8 +5,6 @@ An ``.npz`` file holds ``centers`` [N, T, 3] or ``T_world_cam`` [N, T, 3 or 4, 4
 the axes of the first camera of their path; matrices are camera-to-world, in OpenCV axes and any world.
 """
 
-import tokenize
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +21,6 @@ from merope.geometry.poses import Unit
 PATH_SUFFIXES = (".npy", ".npz")
 # Numbers of paths whose matrices become float64 at once.
 _CHUNK = 4096
-_BROKEN = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, tokenize.TokenError, SyntaxError)
 
 
 class PathFileError(MeropeError):
@@ -63,7 +60,8 @@ def read_path_file(path: str | Path, *, source: str | None = None, unit: Unit | 
             else:
                 with content:
                     arrays = {name: content[name] for name in content.files}
-    except _BROKEN as error:
+    # A damaged archive raises whatever its bytes lead zipfile, zlib and NumPy to.
+    except Exception as error:
         raise PathFileError(f"{path} is no NumPy file that can be read: {error}") from None
     present = [name for name in ("centers", "T_world_cam") if name in arrays]
     if len(present) != 1:
