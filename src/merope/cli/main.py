@@ -252,6 +252,7 @@ def overview() -> str:
         "  --version      the version\n\n"
         "first steps:\n"
         "  merope demo\n"
+        "  merope poses inspect poses/00.txt\n"
         "  merope demo --trajectory poses/00.txt --format kitti --start 1000\n"
         "  merope generate MODEL --adapter FILE --manifest cases.json --out clips\n"
         "  merope evaluate --generated clips\n"
