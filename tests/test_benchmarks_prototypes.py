@@ -1,7 +1,6 @@
 """The benchmark of prototypes: its drives are what it says, its check can fail, its table has its numbers."""
 
 import numpy as np
-
 from benchmarks import prototypes
 
 

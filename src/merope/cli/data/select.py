@@ -94,7 +94,9 @@ def select(
             sources=[table.sources[row] for row in rows],
             unit=table.unit,
         )
-        turned = {side: partial(turn_variant, side=side, start=turn_start) for side in turns}
+        turned: dict[str, Callable[..., Poses]] = {
+            side: partial(turn_variant, side=side, start=turn_start) for side in turns
+        }
         chosen = read_trajectories(inputs, trajectories.options(read), only=split)
         written = _write_poses(folder / "poses", chosen, turned, rate)
     print(f"{count} of {len(found.kept)} prototypes of {len(table)} trajectories")
