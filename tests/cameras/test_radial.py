@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from merope.cameras import KannalaBrandt
+from merope.cameras.inverse import invert_increasing
 from tests.cameras.lenses import LENSES, RASTER
 
 
@@ -72,3 +73,17 @@ def test_smaller_max_theta_wins_over_the_fold():
     camera = KannalaBrandt(**RASTER, k1=-0.1, max_theta=1.0)
     assert camera.theta_limit.item() == 1.0
     assert camera.project(at_angles(57.2, 57.4))[1].tolist() == [True, False]
+
+
+def test_inverting_a_real_polynomial_takes_few_steps_and_reaches_its_end():
+    camera, calls = LENSES["kannala_brandt"], 0
+
+    def counted(theta: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        nonlocal calls
+        calls += 1
+        return camera._radius(theta)
+
+    theta = torch.linspace(0, camera.theta_limit.item(), 1000, dtype=torch.float64)
+    radius = camera._radius(theta)[0]
+    assert (invert_increasing(counted, radius, theta[-1]) - theta).abs().max() < 1e-14
+    assert calls <= 15
