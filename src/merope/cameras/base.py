@@ -194,6 +194,13 @@ class CameraModel(ABC):
         outside = not (within_raster(cx, width) and within_raster(cy, height))
         return replace(self, cx=cx, cy=cy, width=width, height=height, principal_point_outside=outside)
 
+    def zoomed(self, factor: Parameter) -> Self:
+        """The lens with its image magnified about the principal point by ``factor``, a number or one per view [*view].
+
+        Of a pinhole, that is ``factor`` times the focal length.
+        """
+        return replace(self, fx=self.fx * factor, fy=self.fy * factor)
+
     def with_pixel_origin(self, pixel_origin: PixelOrigin) -> Self:
         """The same lens and raster, counted from the other origin (a shift of half a pixel)."""
         shift = 0.0 if pixel_origin == self.pixel_origin else 0.5 if pixel_origin == "corner" else -0.5

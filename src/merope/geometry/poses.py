@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from merope.geometry.pacing import moments
 from merope.geometry.pose_checks import (
     orthonormality_error,
     own_copy,
@@ -279,6 +280,18 @@ class Poses:
         wanted = torch.linspace(float(clock[0]), float(clock[-1]), num, dtype=torch.float64)
         out = timed.interpolate(wanted)
         return out if self.times is not None else out._replace(out.R_world_cam, out.center_world, None)
+
+    def at_rate(self, fps: float) -> Self:
+        """Poses every 1 / ``fps`` s from the first to the last, interpolated as by `interpolate`.
+
+        Raises:
+            ValueError: if these poses carry no times, or ``fps`` is not positive.
+        """
+        if self.times is None:
+            raise ValueError(
+                "at_rate needs poses with times; these have none. Give them with Poses.with_times."
+            )
+        return self.interpolate(moments(self.times, fps))
 
     def _replace(self, rotations: Tensor, centers: Tensor, times: Tensor | None) -> Self:
         if orthonormality_error(rotations) > 1e-12:
