@@ -78,7 +78,7 @@ def test_a_selection_has_its_turns(files, tmp_path, capsys):
     assert not out.exists()
     command += ["--rate", "12"]
     assert run(command) == 0
-    assert "18 files of poses: original, left, right" in capsys.readouterr().out
+    assert "poses of 6: original, left, right" in capsys.readouterr().out
     split, paths = read_split(out / "split.json"), read_path_file(out / "trajectories.npz")
     assert len(split) == len(paths.clip_ids) == 6
     for clip in split.clips:
@@ -96,7 +96,7 @@ def test_a_selection_has_its_turns(files, tmp_path, capsys):
 def test_positions_alone_are_selected_without_poses(files, tmp_path, capsys):
     out = tmp_path / "evaluation"
     assert run(["data", "select", files[0], "--count", "5", "--out", str(out)]) == 0
-    assert "positions alone" in capsys.readouterr().out
+    assert "no poses and no turns of 5: their files hold positions alone" in capsys.readouterr().out
     assert sorted(path.name for path in out.iterdir()) == ["split.json", "trajectories.npz"]
     assert run(["data", "select", files[0], "--count", "5000", "--out", str(tmp_path / "none")]) == 1
     assert "--count" in capsys.readouterr().err

@@ -43,8 +43,7 @@ def prototypes(
         trajectories: Which trajectories.
         read: How pose files are read.
     """
-    for package in ("sklearn", "scipy"):
-        require(package, purpose="grouping trajectories")
+    require("sklearn", purpose="grouping trajectories")
     from merope.data.prototypes import PrototypeConfig, find_prototypes, split_of, write_prototypes
     from merope.data.prototypes.path_files import write_path_file
     from merope.data.splits import write_split

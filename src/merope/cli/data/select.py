@@ -57,8 +57,7 @@ def select(
         trajectories: Which trajectories.
         read: How pose files are read.
     """
-    for package in ("sklearn", "scipy"):
-        require(package, purpose="grouping trajectories")
+    require("sklearn", purpose="grouping trajectories")
     from merope.data.prototypes import PrototypeConfig, find_prototypes, read_trajectories, split_of
     from merope.data.prototypes import select as select_rows
     from merope.data.prototypes.path_files import write_path_file
@@ -98,22 +97,24 @@ def select(
             side: partial(turn_variant, side=side, start=turn_start) for side in turns
         }
         chosen = read_trajectories(inputs, trajectories.options(read), only=split)
-        written = _write_poses(folder / "poses", chosen, turned, rate)
+        # A split of whole clips holds for their windows too, which are not what was chosen.
+        names = {(clip.source, clip.clip_id) for clip in split.clips}
+        with_poses = _write_poses(folder / "poses", chosen, names, turned, rate)
     print(f"{count} of {len(found.kept)} prototypes of {len(table)} trajectories")
-    if written:
-        print(f"{written} files of poses: {', '.join(('original', *turns))}")
-    else:
-        print("no files of poses, and no turns: the inputs hold positions alone")
+    print(f"poses of {with_poses}: {', '.join(('original', *turns))}")
+    if with_poses < count:
+        print(f"no poses and no turns of {count - with_poses}: their files hold positions alone")
     print(f"written to {out}")
 
 
 def _write_poses(
     folder: Path,
     chosen: "Iterable[Trajectory | ClipError]",
+    names: set[tuple[str, str]],
     turned: "Mapping[str, Callable[..., Poses]]",
     rate: float | None,
 ) -> int:
-    """The poses of the chosen clips, which are read again for them, and their turns; how many files were written."""
+    """The poses of the chosen clips, which are read again for them, and their turns; of how many there are any."""
     from merope.data.clip import ClipError
     from merope.data.pose_files import write_poses
     from merope.data.prototypes import with_variants
@@ -123,6 +124,8 @@ def _write_poses(
         # Errors were reported when the clips were read first.
         if isinstance(each, ClipError) or each.load_poses is None:
             continue
+        if (each.source, each.clip_id) not in names:
+            continue
         known = {"fps": each.fps or rate, "up_world": each.up_world}
         variants = {side: partial(turn, **known) for side, turn in turned.items()}
         try:
@@ -131,7 +134,7 @@ def _write_poses(
             raise TrajectoryError(f"{each.source}/{each.clip_id}, {error}") from error
         for name, poses in drives.items():
             write_poses(_plain(folder, each.source, each.clip_id) / f"{name}.json", poses, format="merope")
-            written += 1
+        written += 1
     return written
 
 
