@@ -13,7 +13,7 @@ import math
 import re
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,6 +25,14 @@ from torch import Tensor
 from tqdm import tqdm
 
 from merope.cameras import CameraModel
+from merope.data.cache_listing import (
+    LISTING,
+    MEND,
+    listed_row,
+    read_description,
+    shard_listings,
+    written_clips,
+)
 from merope.data.cached_clip import CachedClip, CacheDescription, CacheError, CacheWarning
 from merope.files import atomic_folder, atomic_path, write_text_atomically
 from merope.geometry.gravity import Up, unit_up
@@ -37,9 +45,7 @@ SHARD_BYTES = 256 * 2**20
 _OPEN_SHARDS = 64
 _FORMAT, _VERSION = "merope-latent-cache", 1
 _MANIFEST, _ENCODING, _EMPTY = "manifest.json", "encoding.json", "empty-text.safetensors"
-_LATENTS, _LISTING = "latents.safetensors", "clips.json"
-# What the manifest repeats of each clip, beside "up_world" where it is known.
-_ROW = ("clip_id", "source", "cluster")
+_LATENTS = "latents.safetensors"
 # Normalised latents have a deviation near 1 in every channel.
 _STD_RANGE = (0.3, 3.0)
 _SHARD = re.compile(r"shard-[0-9a-f]{16}")
@@ -68,12 +74,12 @@ class LatentCacheWriter:
         self.folder.mkdir(parents=True, exist_ok=True)
         described = self.folder / _ENCODING
         if described.exists():
-            _read_description(described).require_same(description, here=str(folder), there="the new clips")
+            read_description(described).require_same(description, here=str(folder), there="the new clips")
         else:
             with atomic_path(self.folder / _EMPTY) as temporary:
                 save_file({"text": empty_text.cpu().contiguous()}, str(temporary))
             write_text_atomically(described, json.dumps(description.to_dict(), indent=1) + "\n")
-        self._written = _written_clips(self.folder)
+        self._written = written_clips(self.folder)
         self._held: list[CachedClip] = []
         self._held_bytes = 0
 
@@ -162,12 +168,12 @@ class LatentCacheWriter:
             listing = {
                 "bytes": (temporary / _LATENTS).stat().st_size,
                 "sha256": _sha256(temporary / _LATENTS),
-                "clips": [_listed(row) for row in rows],
+                "clips": [listed_row(row) for row in rows],
                 # Of the cached means, per channel: what the deviation of the whole cache is summed from.
                 "sum": means.sum((0, 2, 3, 4)).tolist(),
                 "sum_of_squares": means.square().sum((0, 2, 3, 4)).tolist(),
             }
-            write_text_atomically(temporary / _LISTING, json.dumps(listing) + "\n")
+            write_text_atomically(temporary / LISTING, json.dumps(listing) + "\n")
 
     @property
     def _dtype(self) -> torch.dtype:
@@ -184,7 +190,7 @@ def finish_cache(folder: str | Path, *, skipped: Sequence[dict[str, str]] = ()) 
         CacheError: if the folder holds no clips, or one clip twice.
     """
     folder = Path(folder)
-    listings = list(_listings(folder))
+    listings = list(shard_listings(folder))
     names = [(row["source"], row["clip_id"]) for listing in listings for row in listing["clips"]]
     if not names:
         raise CacheError(f"{folder} holds no encoded clips.")
@@ -194,7 +200,7 @@ def finish_cache(folder: str | Path, *, skipped: Sequence[dict[str, str]] = ()) 
             f"{folder} holds the clip {'/'.join(twice[0])} twice (and {len(twice) - 1} more so). Two processes had the same "
             "rank: delete the folder and encode again."
         )
-    description = _read_description(folder / _ENCODING)
+    description = read_description(folder / _ENCODING)
     values = len(names) * math.prod(description.latent_shape[1:])
     total = torch.tensor([listing.pop("sum") for listing in listings], dtype=torch.float64).sum(0) / values
     squares = torch.tensor([listing.pop("sum_of_squares") for listing in listings], dtype=torch.float64).sum(
@@ -209,23 +215,30 @@ def finish_cache(folder: str | Path, *, skipped: Sequence[dict[str, str]] = ()) 
         "channel_std": [round(value, 6) for value in deviation.tolist()],
         "skipped": sorted(skipped, key=lambda row: (row["source"], row["clip_id"])),
         "shards": listings,
+        "empty_text_sha256": _sha256(folder / _EMPTY),
     }
     write_text_atomically(folder / _MANIFEST, json.dumps(manifest) + "\n")
     return LatentCache(folder)
+
+
+def is_latent_cache(folder: str | Path) -> bool:
+    """Whether a folder is a cache of latents, finished or not."""
+    return (Path(folder) / _ENCODING).exists() or (Path(folder) / _MANIFEST).exists()
 
 
 class LatentCache:
     """A finished cache: clips by number, read when asked for.
 
     Opening reads the manifest and the size of every shard. A channel whose cached means have a deviation outside
-    [0.3, 3] warns (`CacheWarning`): latents that are normalised twice, or not at all, look like that.
+    [0.3, 3] warns (`CacheWarning`): latents that are normalised twice, or not at all, look like that. With ``damaged`` sizes
+    are left to `damage`, so that one can look at what is left.
 
     Raises:
         FileNotFoundError: if there is no manifest in the folder.
         CacheError: if the manifest is damaged, or a shard is missing or has another size than it lists.
     """
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, *, damaged: bool = False) -> None:
         self.folder = Path(folder)
         path = self.folder / _MANIFEST
         if not path.exists():
@@ -242,6 +255,8 @@ class LatentCache:
             self.channel_std: list[float] = manifest["channel_std"]
             self.skipped: list[dict[str, str]] = manifest["skipped"]
             self._shards: list[dict[str, Any]] = manifest["shards"]
+            # Caches from before it was written have none.
+            self._empty_sha256: str | None = manifest.get("empty_text_sha256")
             if outside := [one["folder"] for one in self._shards if not _SHARD.fullmatch(one["folder"])]:
                 raise ValueError(f"{outside[0]!r} is no shard of this folder")
             places = sorted(
@@ -259,7 +274,8 @@ class LatentCache:
         self.up_worlds: list[Up | None] = [place[5] for place in places]
         self._places = [place[3:5] for place in places]
         self._open: OrderedDict[int, tuple[Any, list[dict[str, Any]]]] = OrderedDict()
-        self._check_sizes()
+        if not damaged:
+            self._check_sizes()
         low, high = _STD_RANGE
         odd = [channel for channel, value in enumerate(self.channel_std) if not low <= value <= high]
         if odd:
@@ -317,33 +333,62 @@ class LatentCache:
 
     @property
     def empty_text(self) -> Float[Tensor, "words dim"]:
-        """Embedding of the empty prompt without padding, float32: what dropped captions are replaced by."""
-        with safe_open(str(self.folder / _EMPTY), framework="pt") as file:
-            return file.get_tensor("text").float()
+        """Embedding of the empty prompt without padding, float32: what dropped captions are replaced by.
+
+        Raises:
+            CacheError: if its file is missing or damaged.
+        """
+        path = self.folder / _EMPTY
+        try:
+            with safe_open(str(path), framework="pt") as file:
+                return file.get_tensor("text").float()
+        except (SafetensorError, OSError) as error:
+            raise CacheError(f"{path} cannot be read: {error}. {_ANEW}") from error
+
+    @property
+    def shards(self) -> list[tuple[str, list[int]]]:
+        """Folder and clip numbers of each shard."""
+        numbers: list[list[int]] = [[] for _ in self._shards]
+        for number, (shard, _) in enumerate(self._places):
+            numbers[shard].append(number)
+        return [(row["folder"], clips) for row, clips in zip(self._shards, numbers, strict=True)]
+
+    def damage(self, shard: int, *, deep: bool) -> str | None:
+        """Why a shard is not the one that the manifest lists: by its size or, ``deep``, its hash; None if it is."""
+        path, listing = self._path(shard), self._shards[shard]
+        found = path.stat().st_size if path.is_file() else None
+        if found != listing["bytes"]:
+            return "is missing" if found is None else f"has {found} bytes and not {listing['bytes']}"
+        if deep and _sha256(path) != listing["sha256"]:
+            return "has other bytes than the manifest says (SHA-256)"
+        return None
+
+    def text_damage(self) -> str | None:
+        """The same for the embedding of the empty prompt."""
+        path = self.folder / _EMPTY
+        if not path.is_file():
+            return "is missing"
+        if self._empty_sha256 not in (None, _sha256(path)):
+            return "has other bytes than the manifest says (SHA-256)"
+        return None
 
     def verify(self, *, progress: bool = False) -> None:
         """Read everything and compare hashes.
 
         Raises:
-            CacheError: naming every shard that differs from the manifest.
+            CacheError: naming every shard that differs from the manifest, or the file of the empty prompt.
         """
-        paths = [self._path(shard) for shard in range(len(self._shards))]
-        bar = tqdm(paths, desc="verify", unit="shard", disable=not progress)
-        damaged = [
-            path.parent.name
-            for path, listing in zip(bar, self._shards, strict=True)
-            if _sha256(path) != listing["sha256"]
-        ]
+        bar = tqdm(self._shards, desc="verify", unit="shard", disable=not progress)
+        damaged = [row["folder"] for shard, row in enumerate(bar) if self.damage(shard, deep=True)]
         if damaged:
-            raise CacheError(f"{self.folder}: damaged: {', '.join(damaged)}. {_MEND}")
+            raise CacheError(f"{self.folder}: damaged: {', '.join(damaged)}. {MEND}")
+        if what := self.text_damage():
+            raise CacheError(f"{self.folder / _EMPTY} {what}. {_ANEW}")
 
     def _check_sizes(self) -> None:
-        for shard, listing in enumerate(self._shards):
-            path = self._path(shard)
-            found = path.stat().st_size if path.exists() else None
-            if found != listing["bytes"]:
-                what = "is missing" if found is None else f"has {found} bytes and not {listing['bytes']}"
-                raise CacheError(f"{path} {what}. {_MEND}")
+        for shard in range(len(self._shards)):
+            if what := self.damage(shard, deep=False):
+                raise CacheError(f"{self._path(shard)} {what}. {MEND}")
 
     def _path(self, shard: int) -> Path:
         return self.folder / self._shards[shard]["folder"] / _LATENTS
@@ -355,12 +400,12 @@ class LatentCache:
             try:
                 file = safe_open(str(self._path(shard)), framework="pt")
                 rows = json.loads(file.metadata()["clips"])
-                listed = [_listed(row) for row in rows]
+                listed = [listed_row(row) for row in rows]
                 if listed != self._shards[shard]["clips"]:
                     raise ValueError("its clips are not those that the manifest lists")
                 opened = file, rows
             except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-                raise CacheError(f"{self._path(shard)} cannot be read: {error}. {_MEND}") from error
+                raise CacheError(f"{self._path(shard)} cannot be read: {error}. {MEND}") from error
         self._open[shard] = opened
         if len(self._open) > _OPEN_SHARDS:
             self._open.popitem(last=False)
@@ -425,36 +470,7 @@ class LatentCaches:
         return self.caches[0].empty_text
 
 
-_MEND = "Delete that shard's folder and run the same `merope data encode` again: it encodes what is missing."
-
-
-def _listings(folder: Path) -> Iterator[dict[str, Any]]:
-    """What each complete shard in the folder lists, by name."""
-    for path in sorted(folder.glob(f"shard-*/{_LISTING}")):
-        try:
-            listing = json.loads(path.read_text(encoding="utf-8"))
-            clips = [_listed(row) for row in listing["clips"]]
-            rest = {name: listing[name] for name in ("bytes", "sha256", "sum", "sum_of_squares")}
-        except (ValueError, TypeError, KeyError) as error:
-            raise CacheError(f"{path} is damaged: {error!r}. {_MEND}") from error
-        yield {"folder": path.parent.name, **rest, "clips": clips}
-
-
-def _written_clips(folder: Path) -> set[tuple[str, str]]:
-    return {(row["source"], row["clip_id"]) for listing in _listings(folder) for row in listing["clips"]}
-
-
-def _read_description(path: Path) -> CacheDescription:
-    try:
-        return CacheDescription.from_dict(json.loads(path.read_text(encoding="utf-8")))
-    except (FileNotFoundError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise CacheError(f"{path} describes no cache of latents that this release reads: {error}.") from error
-
-
-def _listed(row: dict[str, Any]) -> dict[str, Any]:
-    """What the manifest repeats of a clip."""
-    up = {"up_world": row["up_world"]} if "up_world" in row else {}
-    return {**{name: row[name] for name in _ROW}, **up}
+_ANEW = "Encode into a new folder, which makes it anew."
 
 
 def _up(row: dict[str, Any]) -> Up | None:
