@@ -267,9 +267,7 @@ def test_a_vehicle_is_told_from_a_camera_that_moves_sideways_by_what_it_turns_ab
     assert "--camera-axes flu" in flags(inspect(turning), "convention")[0]
     straight = inspect(write_rows(tmp_path / "b", in_axes(drive(41), R_CAM_FLU)))
     assert straight.verdict.outcome == "silent"
-    assert straight.verdict.text.endswith(
-        "only if they look where they go, the axes are flu or frd or unreal"
-    )
+    assert straight.verdict.text.endswith("only if they look where they go, the file is flu or frd or unreal")
     # The same motion of a camera that pans about its own y axis.
     poses = drive(41, turn_deg=90, turning=0.4)
     quarter = torch.tensor([[0, 0, 1], [0, 1, 0], [-1, 0, 0]], dtype=torch.float64)

@@ -106,20 +106,36 @@ def convert_poses(
         ValueError: if a format is unknown or cannot hold the poses.
         TrajectoryError: if the window does not fit.
     """
-    target = Path(target)
-    if target.exists() and not overwrite:
-        raise PoseFileError(f"{target} is there already. Overwrite it with overwrite=True (--overwrite).")
+    _require_free(target, overwrite)
     loaded = load_pose_file(source, format=format, times=times, options=options)
-    if lens is not None:
-        loaded = replace(loaded, camera=lens.to_dict())
-    poses = (changes or Changes()).apply(loaded.poses)
+    changes = changes or Changes()
+    window_ = slice(changes.start, None if changes.count is None else changes.start + changes.count * changes.step, changes.step)
+    camera = lens.to_dict() if lens is not None else frame_lens(loaded, lambda values: values[window_])
+    changed = replace(loaded, poses=changes.apply(loaded.poses), camera=camera)
+    if changes.mount is not None:
+        changed = replace(changed, body="camera")
+    return write_pose_file(target, changed, to=to, to_direction=to_direction, to_axes=to_axes, overwrite=overwrite)
+
+
+def write_pose_file(
+    target: str | Path,
+    file: PoseFile,
+    *,
+    to: str,
+    to_direction: Direction | None = None,
+    to_axes: Axes | None = None,
+    overwrite: bool = False,
+) -> Conversion:
+    """Write what a file holds in the format ``to``, read it again, and say what is lost; as `convert_poses` otherwise."""
+    _require_free(target, overwrite)
+    poses = file.poses
     keeps_policy = to in FORMATS and FORMATS[to].keeps_pose_policy
     write_poses(
         target,
         poses,
         format=to,
-        camera=loaded.camera,
-        pose_policy=loaded.pose_policy if keeps_policy else None,
+        camera=file.camera,
+        pose_policy=file.pose_policy if keeps_policy else None,
         direction=to_direction,
         axes=to_axes,
     )
@@ -127,15 +143,40 @@ def convert_poses(
         target, format=to, options=ReadOptions(direction=to_direction, camera_axes=to_axes)
     )
     difference = (again.poses.T_world_cam - poses.T_world_cam).abs().max()
-    notes = [*loaded.notes] if loaded.projection_note is None else [loaded.projection_note, *loaded.notes]
-    if loaded.body != "camera" and (changes is None or changes.mount is None):
-        notes.append(f"these are poses of the {loaded.body}, not of a camera on it: see mount (--mount)")
+    notes = [*file.notes] if file.projection_note is None else [file.projection_note, *file.notes]
+    if file.body != "camera":
+        notes.append(f"these are poses of the {file.body}, not of a camera on it: see mount (--mount)")
     return Conversion(
         poses=poses,
-        lost=_lost(loaded, again, poses.unit, to_direction, to_axes),
+        lost=_lost(file, again, poses.unit, to_direction, to_axes),
         difference=float(difference),
         notes=tuple(notes),
     )
+
+
+def frame_lens(file: PoseFile, change: Callable[[Tensor], Tensor]) -> dict[str, Any] | None:
+    """The file's lens where frames change: parameters that it has for every frame go through ``change``, as [T] float64.
+
+    Raises:
+        PoseFileError: if there are not as many of them as there are poses.
+    """
+    if file.camera is None:
+        return None
+    changed = dict(file.camera)
+    for name, values in file.camera.items():
+        if isinstance(values, list):
+            if len(values) != len(file.poses):
+                raise PoseFileError(
+                    f"{file.source}: its lens has {len(values)} values of {name} and there are {len(file.poses)} poses; a lens "
+                    "has one value, or one for each frame."
+                )
+            changed[name] = change(torch.tensor(values, dtype=torch.float64)).tolist()
+    return changed
+
+
+def _require_free(target: str | Path, overwrite: bool) -> None:
+    if Path(target).exists() and not overwrite:
+        raise PoseFileError(f"{target} is there already. Overwrite it with overwrite=True (--overwrite).")
 
 
 def _lost(

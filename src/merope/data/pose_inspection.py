@@ -386,7 +386,7 @@ def motion_findings(facts: PoseFacts, unit: Unit) -> list[Finding]:
     """A camera that stands ("static"), or poses that repeat ("duplicates") or jump, and gaps in time."""
     found = []
     near = f"{STATIC_METRES:g} m" if unit == "m" else f"{STATIC_SHARE:g} of the largest coordinate"
-    if facts.static:
+    if facts.static and facts.num_poses > 1:
         found.append(
             Finding(
                 kind="static",

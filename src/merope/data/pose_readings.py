@@ -130,22 +130,27 @@ def judge(found: Sequence[Reading], asked: Reading, *, moves: bool) -> Verdict:
     nearest = [reading for reading in fitting if len(reading.changes_from(asked)) == fewest]
     supported = [reading for reading in nearest if _explains_turns(reading, asked)]
     if not supported or best - asked.heading <= CLEARLY:
-        others = sorted({reading.camera_axes for reading in nearest})
+        others = [" ".join(reading.changes_from(asked).values()) for reading in nearest]
         return Verdict(
             outcome="silent",
-            text=f"the cameras move mostly across their viewing direction (mean cosine {asked.heading:.2f} as read): a "
+            text=f"the cameras move mostly across their viewing direction (mean cosine {rounded(asked.heading)} as read): a "
             "sideways, orbiting or handheld motion does not tell the direction or the axes of the matrices"
-            + (f"; only if they look where they go, the axes are {' or '.join(others)}" if others else ""),
+            + (f"; only if they look where they go, the file is {' or '.join(others)}" if others else ""),
         )
     # The direction is confused more often than axes are.
     better = tuple(sorted(supported, key=lambda reading: reading.direction == asked.direction))
     way = "backwards" if asked.heading <= -FITS else "mostly across their viewing direction"
     return Verdict(
         outcome="disagrees",
-        text=f"as read, the cameras move {way} (mean cosine {asked.heading:.2f}), which some do; they move forward (up to "
-        f"{best:.2f}) if the file is read otherwise",
+        text=f"as read, the cameras move {way} (mean cosine {rounded(asked.heading)}), which some do; they move forward "
+        f"(up to {best:.2f}) if the file is read otherwise",
         better=better,
     )
+
+
+def rounded(cosine: float) -> str:
+    """Two digits, and no minus before a zero."""
+    return f"{round(cosine, 2) + 0.0:.2f}"
 
 
 def _explains_turns(reading: Reading, asked: Reading) -> bool:

@@ -128,7 +128,9 @@ def _lines(found: "Inspection") -> list[str]:
         lines.append(f"  frames {first} to {last}, {missing} missing between them")
     if found.camera is not None:
         lines.append(f"  lens {found.camera.get('model', 'of its own')}")
-    lines += ["", *_heading_table(found), f"  {found.verdict.text}"]
+    lines += ["", *_heading_table(found)]
+    if found.verdict.outcome != "disagrees":
+        lines.append(f"  {found.verdict.text}")
     lines += [f"  note: {note}" for note in found.notes]
     if found.findings:
         lines += ["", "findings"]
@@ -140,6 +142,8 @@ def _lines(found: "Inspection") -> list[str]:
 
 def _heading_table(found: "Inspection") -> list[str]:
     """Mean cosine between motion and viewing direction: a row per axes convention, a column per direction."""
+    from merope.data.pose_readings import rounded
+
     orders = list(dict.fromkeys(reading.quaternion_order for reading in found.readings))
     columns = [(order, direction) for order in orders for direction in ("camera-to-world", "world-to-camera")]
 
@@ -163,7 +167,7 @@ def _heading_table(found: "Inspection") -> list[str]:
         ),
     ]
     table += [
-        row(label, [f"{of(order, direction, axes).heading + 0.0:.2f}" for order, direction in columns])
+        row(label, [rounded(of(order, direction, axes).heading) for order, direction in columns])
         for axes, label in rows.items()
     ]
     for label, name in (("path", "path_length"), ("largest step", "max_step")):
