@@ -5,6 +5,7 @@ import fcntl
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,6 +69,20 @@ def only_process(path: str | os.PathLike[str]) -> Iterator[bool]:
         yield True
     finally:
         os.close(descriptor)
+
+
+def require_file(path: str | os.PathLike[str]) -> int:
+    """The size in bytes of a file that can be read to its end: a pipe would be waited on, and a device has no end.
+
+    Raises:
+        OSError: naming the path, if it is missing, a folder, or neither file nor folder.
+    """
+    status = os.stat(path)
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "not a file but a pipe, a socket or a device", str(path))
+    return status.st_size
 
 
 def require_folder(path: str | os.PathLike[str]) -> None:

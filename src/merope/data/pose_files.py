@@ -23,8 +23,9 @@ from merope.data.pose_table import (
     Direction,
     PoseFileError,
     ReadOptions,
+    plain_number,
+    read_lines,
     read_table,
-    read_text,
 )
 from merope.errors import TrajectoryError
 from merope.files import atomic_folder, atomic_path
@@ -337,7 +338,7 @@ def kitti_projection(calibration: str | Path, *, camera: int) -> Float[np.ndarra
     """
     unnamed: list[list[str]] = []
     row = None
-    for line in read_text(Path(calibration)).splitlines():
+    for line in read_lines(Path(calibration)):
         name, colon, rest = line.partition(":")
         if name.strip() == f"P{camera}" and colon:
             row = rest.split()
@@ -347,7 +348,7 @@ def kitti_projection(calibration: str | Path, *, camera: int) -> Float[np.ndarra
     if row is None and camera < len(unnamed):
         row = unnamed[camera]
     try:
-        projection = np.asarray(row, dtype=np.float64).reshape(3, 4)
+        projection = np.array([plain_number(field) for field in row or []]).reshape(3, 4)
         if (
             np.isfinite(projection).all()
             and projection[0, 0] > 0
@@ -355,6 +356,6 @@ def kitti_projection(calibration: str | Path, *, camera: int) -> Float[np.ndarra
             and projection[2, 2] > 0
         ):
             return projection
-    except (TypeError, ValueError):
+    except ValueError:
         pass
     raise PoseFileError(f"{calibration} has no line 'P{camera}:' with the 12 numbers of a projection matrix.")

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from merope.errors import MeropeError
+from merope.files import require_file
 from merope.geometry.poses import Unit
 
 Axes = Literal["opencv", "opengl", "flu", "frd", "unreal"]
@@ -31,6 +33,8 @@ R_AXES_OPENCV: dict[str, Float[np.ndarray, "3 3"]] = {
 
 # A million poses take 0.13 GB as an array and 0.25 GB as text; what unpacks to more holds something else.
 LARGEST_UNPACKED = 1 << 30
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 class PoseFileError(MeropeError):
@@ -97,14 +101,9 @@ def read_bytes(path: Path) -> bytes:
     """The content of a file, unpacked where it is gzip.
 
     Raises:
-        PoseFileError: if it is missing, empty, a folder, or a damaged gzip file.
+        PoseFileError: if it is missing, empty, a folder, no plain file, too large, or a damaged gzip file.
     """
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise PoseFileError(f"{path} does not exist.") from None
-    except IsADirectoryError:
-        raise PoseFileError(f"{path} is a folder; name the pose file in it.") from None
+    content = packed_bytes(path)
     if content[:2] == b"\x1f\x8b":
         try:
             with gzip.open(io.BytesIO(content)) as unpacked:
@@ -120,10 +119,45 @@ def read_bytes(path: Path) -> bytes:
     return content
 
 
+def packed_bytes(path: Path) -> bytes:
+    """The content of a file as it is, packed or not.
+
+    Raises:
+        PoseFileError: if it is missing, a folder, a pipe or a device, too large, or cannot be read.
+    """
+    try:
+        size = require_file(path)
+        if size > LARGEST_UNPACKED:
+            raise PoseFileError(
+                f"{path} has {size >> 20} MiB, more than {LARGEST_UNPACKED >> 20}, which is no trajectory."
+            )
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise PoseFileError(f"{path} does not exist.") from None
+    except IsADirectoryError:
+        raise PoseFileError(f"{path} is a folder; name the pose file in it.") from None
+    except OSError as error:
+        raise PoseFileError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a text file, unpacked where it is gzip, whichever of the three line ends each has.
+
+    `str.splitlines` would also end a line at form feeds and at separators of other scripts, within a comment or a name.
+    """
+    return lines_of(read_text(path))
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a text, which end with CR LF, CR or LF."""
+    lines = _LINE_END.split(text)
+    return lines[:-1] if lines[-1] == "" else lines
+
+
 def read_text(path: Path) -> str:
-    """The text of a file, unpacked where it is gzip, with any kind of line end."""
+    """The text of a file, unpacked where it is gzip."""
     content = read_bytes(path)
-    if b"\0" in content[:4096]:
+    if b"\0" in content:
         raise PoseFileError(f"{path} is a binary file{_binary(content)}.")
     try:
         return content.decode("utf-8-sig")
@@ -153,7 +187,7 @@ def read_table(path: Path, options: ReadOptions) -> Table:
     Raises:
         PoseFileError: for commas, headers, words, values that are not finite, and rows of unequal length.
     """
-    return read_rows(path, enumerate(read_text(path).splitlines(), start=1), options)
+    return read_rows(path, enumerate(read_lines(path), start=1), options)
 
 
 def read_rows(path: Path, numbered: Iterable[tuple[int, str]], options: ReadOptions) -> Table:
@@ -228,7 +262,7 @@ def _fields(path: Path, number: int, text: str, options: ReadOptions) -> list[st
 
 def _numbers(path: Path, number: int, fields: list[str], *, is_first: bool) -> list[float]:
     try:
-        return [_number(field) for field in fields]
+        return [plain_number(field) for field in fields]
     except ValueError:
         word = next(field for field in fields if not _is_number(field))
     if is_first:
@@ -239,7 +273,12 @@ def _numbers(path: Path, number: int, fields: list[str], *, is_first: bool) -> l
     raise PoseFileError(f"{path}, line {number}: {word[:40]!r} is not a number. Mend or remove the line.")
 
 
-def _number(field: str) -> float:
+def plain_number(field: str) -> float:
+    """The number that a word is, NaN and infinity among them.
+
+    Raises:
+        ValueError: if it is none.
+    """
     # Python also takes 1_000 for a thousand, and the digits of other scripts; no writer of poses means them.
     if "_" in field or not field.isascii():
         raise ValueError(field)
@@ -248,7 +287,7 @@ def _number(field: str) -> float:
 
 def _is_number(field: str) -> bool:
     try:
-        _number(field)
+        plain_number(field)
     except ValueError:
         return False
     return True
@@ -262,7 +301,7 @@ def finite_number(path: Path, number: int, word: str) -> float:
     """
     if not _is_number(word):
         raise PoseFileError(f"{path}, line {number}: {word[:40]!r} is not a number. Mend or remove the line.")
-    value = _number(word)
+    value = plain_number(word)
     if not np.isfinite(value):
         raise PoseFileError(
             f"{path}, line {number} holds a value that is not finite. Remove frames without a pose."

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from merope.data.given_frames import PICTURES, by_number
-from merope.data.pose_table import read_text
+from merope.data.pose_table import plain_number, read_lines, read_text
 from merope.data.video import Frames, read_header, read_pictures, read_video
 from merope.errors import MeropeError
 
@@ -109,12 +109,12 @@ def read_factors(path: Path) -> float | dict[str, float]:
         MeropeError: if a line is neither, a factor is not positive and finite, or a name stands twice.
     """
     factors: dict[str, float] = {}
-    lines = [(number, line.split()) for number, line in enumerate(read_text(path).splitlines(), start=1)]
+    lines = [(number, line.split()) for number, line in enumerate(read_lines(path), start=1)]
     lines = [(number, fields) for number, fields in lines if fields]
     for number, fields in lines:
         name = fields[0] if len(fields) == 2 else ""
         try:
-            factor = float(fields[-1])
+            factor = plain_number(fields[-1])
         except ValueError:
             factor = float("nan")
         if not (0 < factor < float("inf")) or len(fields) > 2 or (len(fields) == 1 and len(lines) > 1):

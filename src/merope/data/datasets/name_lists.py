@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from merope.data.datasets.files import read_captions
-from merope.data.pose_table import read_text
+from merope.data.pose_table import lines_of, read_text
 from merope.errors import MeropeError
 
 
@@ -18,7 +18,7 @@ def read_names(path: Path, *, part: str | None = None) -> tuple[str, ...]:
         MeropeError: if the file is missing, holds no names, or holds several lists and ``part`` is none of them.
     """
     text = read_text(path)
-    content: Any = [line.strip() for line in text.splitlines()]
+    content: Any = [line.strip() for line in lines_of(text)]
     content = [line for line in content if line and not line.startswith("#")]
     if text.lstrip()[:1] in ("[", "{"):
         try:

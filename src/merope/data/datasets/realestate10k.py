@@ -27,7 +27,7 @@ from merope.data.datasets.files import (
 from merope.data.frame_timing import steady_rate
 from merope.data.pose_files import load_pose_file
 from merope.data.pose_formats.realestate10k import realestate10k_lens
-from merope.data.pose_table import ReadOptions, read_text
+from merope.data.pose_table import ReadOptions, read_lines
 from merope.data.video import frame_times, read_header
 from merope.errors import MeropeError
 from merope.geometry.poses import Unit
@@ -199,7 +199,7 @@ def _nearest(shown: Float[np.ndarray, "shown"], stamps: Float[np.ndarray, "time"
 
 
 def _address(path: Path) -> str:
-    return read_text(path).splitlines()[0].strip()
+    return read_lines(path)[0].strip()
 
 
 DATASETS = {

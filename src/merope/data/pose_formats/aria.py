@@ -14,8 +14,8 @@ from merope.data.pose_table import (
     Table,
     explain_columns,
     finite_number,
+    read_lines,
     read_table,
-    read_text,
 )
 from merope.geometry.poses import Poses
 from merope.geometry.rotations import matrix_to_quaternion
@@ -58,7 +58,7 @@ def _columns(path: Path, options: ReadOptions) -> tuple[dict[str, list[str]], tu
     """Words by the names of the columns that are read, and the lines they come from."""
     numbered = [
         (number, line)
-        for number, line in enumerate(read_text(path).splitlines(), start=1)
+        for number, line in enumerate(read_lines(path), start=1)
         if line.strip() and number > options.skip_lines
     ]
     names = [name.strip() for name in numbered[0][1].split(",")] if numbered else []

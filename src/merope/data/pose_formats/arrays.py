@@ -91,34 +91,44 @@ def load_array(path: Path, content: bytes, *, member: str | None = None) -> np.n
             f"{place} is cut short: with its shape {list(head.shape)} it should have {head.num_bytes} bytes, and has "
             f"{len(content)}. Fetch it again."
         )
+    if head is None and content.startswith(np.lib.format.MAGIC_PREFIX):
+        raise PoseFileError(f"{place} is no NumPy array that can be read: its header is damaged.")
     try:
         array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
     except Exception as error:
         # A damaged header goes through Python's own parser, which has many ways to say no.
         raise PoseFileError(f"{place} is no NumPy array or archive that can be read: {error}.") from None
+    if head is not None and head.num_bytes < len(content):
+        raise PoseFileError(
+            f"{place} has {len(content)} bytes, where its shape {list(head.shape)} takes {head.num_bytes}: its header is "
+            "damaged, or something was written behind the array. Save it again."
+        )
     return np.asarray(array)
 
 
 def _load_archive(path: Path, content: bytes) -> dict[str, np.ndarray]:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            members = archive.infolist()
-            for member in members:
-                if member.file_size > LARGEST_UNPACKED:
-                    raise PoseFileError(
-                        f"{path}: {member.filename} unpacks to {member.file_size} bytes, which is no trajectory."
-                    )
+            members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
+            names = [member.filename for member in members]
+            if len(set(names)) < len(names):
+                twice = next(name for name in names if names.count(name) > 1)
+                raise PoseFileError(
+                    f"{path} has two members {twice[:60]!r}, and which one counts is not said. Save it again."
+                )
+            # Together: a small archive can hold many that each unpack to much.
+            size = sum(member.file_size for member in members)
+            if size > LARGEST_UNPACKED:
+                raise PoseFileError(
+                    f"{path} unpacks to {size} bytes, more than {LARGEST_UNPACKED >> 20} MiB, which is no trajectory."
+                )
             parts = {member.filename: archive.read(member) for member in members}
     except PoseFileError:
         raise
     except Exception as error:
         # zipfile has several errors for damage, and others for passwords and methods of packing it lacks.
         raise PoseFileError(f"{path} is no NumPy array or archive that can be read: {error}.") from None
-    return {
-        name.removesuffix(".npy"): load_array(path, part, member=name)
-        for name, part in parts.items()
-        if name.endswith(".npy")
-    }
+    return {name.removesuffix(".npy"): load_array(path, part, member=name) for name, part in parts.items()}
 
 
 def from_array(path: Path, array: np.ndarray, times: np.ndarray | None, unit: str | None) -> RawPoses:

@@ -6,7 +6,7 @@ from typing import Any
 
 from merope.data.pose_formats.colmap_lenses import NUMBERS, ColmapCamera, model_number, num_params
 from merope.data.pose_formats.colmap_model import ColmapImage, ColmapModel
-from merope.data.pose_table import PoseFileError
+from merope.data.pose_table import PoseFileError, packed_bytes
 
 _COUNT = struct.Struct("<Q")
 _CAMERA = struct.Struct("<IiQQ")
@@ -20,11 +20,8 @@ class _Reader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            # As they are: a count of images can begin like a gzip file.
-            self._content = path.read_bytes()
-        except OSError as error:
-            raise PoseFileError(f"{path} cannot be read: {error.strerror}.") from None
+        # As they are: a count of images can begin like a gzip file.
+        self._content = packed_bytes(path)
         self._at = 0
 
     def take(self, layout: struct.Struct, place: str) -> tuple[Any, ...]:

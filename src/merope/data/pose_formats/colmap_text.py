@@ -5,13 +5,13 @@ from pathlib import Path
 
 from merope.data.pose_formats.colmap_lenses import ColmapCamera, num_params
 from merope.data.pose_formats.colmap_model import ColmapImage, ColmapModel, Number
-from merope.data.pose_table import PoseFileError, read_text
+from merope.data.pose_table import PoseFileError, read_lines
 
 
 def read_cameras(path: Path) -> dict[int, ColmapCamera]:
     """CAMERA_ID MODEL WIDTH HEIGHT PARAMS... a line."""
     cameras: dict[int, ColmapCamera] = {}
-    for number, line in enumerate(read_text(path).splitlines(), start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         fields = line.split()
         if not fields or fields[0].startswith("#"):
             continue
@@ -35,7 +35,7 @@ def read_cameras(path: Path) -> dict[int, ColmapCamera]:
 def read_images(path: Path) -> list[ColmapImage]:
     """Two lines an image: IMAGE_ID QW QX QY QZ TX TY TZ CAMERA_ID NAME, and its points in threes or nothing."""
     images: list[ColmapImage] = []
-    lines = iter(enumerate(read_text(path).splitlines(), start=1))
+    lines = iter(enumerate(read_lines(path), start=1))
     for number, line in lines:
         if not line.strip() or line.lstrip().startswith("#"):
             continue
@@ -89,6 +89,9 @@ def write_model(model: ColmapModel) -> dict[str, bytes]:
 
 def _number(where: str, field: str, kind: type[Number]) -> Number:
     try:
+        # What Python reads beyond that, 1_000 and the digits of other scripts, no writer of models means.
+        if "_" in field or not field.isascii():
+            raise ValueError(field)
         value = kind(field)
     except ValueError:
         wanted = "whole number" if kind is int else "number"

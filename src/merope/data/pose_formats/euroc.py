@@ -9,7 +9,7 @@ import numpy as np
 from merope.data.pose_formats.raw import PoseFormat, RawPoses, by_line
 from merope.data.pose_formats.recognition import first_lines, first_rows
 from merope.data.pose_formats.stamped import matrices_of, require_increasing, seconds, whole_stamps
-from merope.data.pose_table import PoseFileError, ReadOptions, explain_columns, read_table, read_text
+from merope.data.pose_table import PoseFileError, ReadOptions, explain_columns, read_lines, read_table
 from merope.geometry.poses import Poses
 from merope.geometry.rotations import matrix_to_quaternion
 
@@ -59,7 +59,7 @@ def read_euroc(path: Path, options: ReadOptions) -> RawPoses:
 
 
 def _require_commas(path: Path, options: ReadOptions) -> None:
-    for number, line in enumerate(read_text(path).splitlines(), start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         text = line.split("#", 1)[0].strip()
         if text and number > options.skip_lines:
             if "," not in text and len(text.split()) > 1:

@@ -14,8 +14,9 @@ from merope.data.pose_table import (
     PoseFileError,
     ReadOptions,
     explain_columns,
+    plain_number,
+    read_lines,
     read_table,
-    read_text,
     split_index,
 )
 from merope.geometry.poses import Poses
@@ -82,14 +83,16 @@ def kitti360_camera(poses: Poses, calibration: str | Path, *, camera: str) -> Po
         PoseFileError: if the calibration has no line of 12 numbers for the camera.
     """
     names = []
-    for line in read_text(Path(calibration)).splitlines():
+    for line in read_lines(Path(calibration)):
         name, _, rest = line.partition(":")
         names.append(name.strip())
         fields = rest.split()
         if names[-1] != camera or len(fields) != 12:
             continue
         try:
-            T_imu_cam = np.asarray(fields, dtype=np.float64).reshape(3, 4)
+            T_imu_cam = np.array([plain_number(field) for field in fields]).reshape(3, 4)
+            if not np.isfinite(T_imu_cam).all():
+                raise ValueError("it holds a value that is not finite.")
             # Poses hold the IMU's axes as OpenCV's, so its coordinates turn with them.
             R_body_imu = R_AXES_OPENCV["frd"].T
             mount = torch.from_numpy(R_body_imu @ T_imu_cam)

@@ -11,7 +11,7 @@ import torch
 from merope.data.pose_formats.arrays import array_bytes, from_array, load_array
 from merope.data.pose_formats.raw import PoseFormat, RawPoses
 from merope.data.pose_formats.recognition import array_head
-from merope.data.pose_table import PoseFileError, ReadOptions, read_bytes, read_text
+from merope.data.pose_table import PoseFileError, ReadOptions, read_bytes, read_lines
 from merope.geometry.poses import Poses
 
 
@@ -51,7 +51,7 @@ def read_near_depths(path: str | Path) -> dict[str, float]:
         PoseFileError: for a line that has none of it, a depth that is not above zero, and a clip with two depths.
     """
     depths: dict[str, float] = {}
-    for number, line in enumerate(read_text(Path(path)).splitlines(), start=1):
+    for number, line in enumerate(read_lines(Path(path)), start=1):
         if not line.strip():
             continue
         try:

@@ -17,6 +17,7 @@ from merope.geometry.poses import Poses
 _ENDING = ".vehicle_pose.npy"
 # A 4 x 4 matrix takes 256 bytes with its header.
 _LARGEST_MEMBER = 1 << 16
+_BLOCK = 512
 _NOTE = "the file does not say how many poses there are in a second: give times, or the rate where one is asked for"
 
 
@@ -96,6 +97,11 @@ def _members(path: Path, content: bytes) -> dict[str, bytes]:
                 if name in parts:
                     raise PoseFileError(f"{path} holds two files {name}. Keep the poses of one clip in it.")
                 parts[name] = b"" if stream is None else stream.read()
+            # tarfile takes a damaged header, and the end of a file that was cut short, for the end of the archive.
+            if content[archive.offset : archive.offset + _BLOCK] != bytes(_BLOCK):
+                raise tarfile.ReadError(
+                    f"its members end at byte {archive.offset} without the mark of the end"
+                )
     except PoseFileError:
         raise
     except Exception as error:

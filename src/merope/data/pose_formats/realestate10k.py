@@ -13,7 +13,7 @@ from merope.data.pose_formats.inversion import offsets_of_centers
 from merope.data.pose_formats.raw import PoseFormat, RawPoses, by_line
 from merope.data.pose_formats.recognition import are_rotations, first_lines, first_rows
 from merope.data.pose_formats.stamped import require_increasing, seconds, whole_stamps
-from merope.data.pose_table import PoseFileError, ReadOptions, Table, explain_columns, read_rows, read_text
+from merope.data.pose_table import PoseFileError, ReadOptions, Table, explain_columns, read_lines, read_rows
 from merope.geometry.poses import Poses
 
 _US = 10**6
@@ -87,7 +87,7 @@ def _lens(fx: Any, fy: Any, cx: Any, cy: Any, *, height: int, width: int) -> Pin
 
 
 def _read(path: Path, options: ReadOptions) -> _File:
-    lines = read_text(path).splitlines()
+    lines = read_lines(path)
     address = lines[0].strip() if lines else ""
     if len(address.split()) != 1 or address[0] in "{[":
         table = read_rows(path, enumerate(lines, start=1), options)

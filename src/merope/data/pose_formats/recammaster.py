@@ -15,7 +15,7 @@ from jaxtyping import Float
 from merope.data.pose_formats.choosing import chosen_camera
 from merope.data.pose_formats.json_entries import Entry, json_glimpse, read_json
 from merope.data.pose_formats.raw import PoseFormat, RawPoses
-from merope.data.pose_table import R_AXES_OPENCV, PoseFileError, ReadOptions
+from merope.data.pose_table import R_AXES_OPENCV, PoseFileError, ReadOptions, plain_number
 from merope.geometry.poses import Poses
 
 _CENTIMETRES = 100.0
@@ -53,7 +53,7 @@ def _matrix(entry: Entry) -> Float[np.ndarray, "3 4"]:
     match = _MATRIX.fullmatch(entry.text())
     rows = [] if match is None else [group.split() for group in match.groups()]
     try:
-        values = np.array([[float(field) for field in row] for row in rows], dtype=np.float64)
+        values = np.array([[plain_number(field) for field in row] for row in rows], dtype=np.float64)
     except ValueError:
         values = np.zeros(0)
     if values.shape != (4, 4):

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
+from merope.data.pose_table import lines_of
+
 _GLIMPSE = 1 << 16
 
 
@@ -26,6 +28,9 @@ class ArrayHead:
 def first_bytes(path: Path, count: int = _GLIMPSE) -> bytes:
     """The first bytes of a file, unpacked where it is gzip; none of a folder or of what cannot be read."""
     try:
+        # Opening a pipe would wait for whoever writes into it.
+        if not path.is_file():
+            return b""
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
@@ -47,7 +52,7 @@ def first_lines(path: Path) -> list[str]:
     except UnicodeDecodeError:
         # A character may be cut in two at the end of the glimpse, and that alone.
         text = content[:-4].decode("utf-8-sig", errors="ignore") if len(content) == _GLIMPSE else ""
-    lines = text.splitlines()
+    lines = lines_of(text)
     return lines[:-1] if len(content) == _GLIMPSE else lines
 
 
