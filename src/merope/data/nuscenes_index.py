@@ -10,7 +10,7 @@ from merope.data.nuscenes_tables import NuScenesTables
 from merope.errors import MeropeError
 from merope.files import atomic_path
 
-_FORMAT = "merope-nuscenes-index-1"
+_FORMAT = "merope-nuscenes-index-2"
 _TABLES = ("sample_data", "ego_pose", "calibrated_sensor", "sensor", "sample", "scene")
 
 

@@ -18,6 +18,10 @@ class TableColumns:
     cameras: tuple[str, ...]
     scene_names: tuple[str, ...]
     scene_descriptions: tuple[str, ...]
+    scene_logs: tuple[str, ...]
+    """The drive that each scene is cut from, "" where log.json or scene.json lack it."""
+    scene_locations: tuple[str, ...]
+    """The map whose coordinates its poses are in, "" likewise."""
     num_without_sample: int
     """Images that are left out because sample.json does not have their sample."""
     camera: Int[np.ndarray, "row"]
@@ -49,7 +53,7 @@ class TableColumns:
             KeyError: if one is missing.
         """
         values: dict[str, Any] = {field.name: arrays[field.name] for field in fields(cls)}
-        for name in ("cameras", "scene_names", "scene_descriptions"):
+        for name in ("cameras", "scene_names", "scene_descriptions", "scene_logs", "scene_locations"):
             values[name] = tuple(values[name].tolist())
         values["num_without_sample"] = int(values["num_without_sample"])
         return cls(**values)
@@ -62,7 +66,7 @@ def read_columns(folder: Path) -> TableColumns:
         PoseFileError: if a table is missing, no list of records, or a record lacks what it needs; the message names both.
     """
     calibrations = _read_calibrations(folder)
-    scenes, descriptions, scene_of = _read_scenes(folder)
+    scenes, scene_of = _read_scenes(folder)
     images = _Images()
     num_without_sample = 0
     for record in read_records(folder / "sample_data.json"):
@@ -93,8 +97,10 @@ def read_columns(folder: Path) -> TableColumns:
     ego = np.asarray(images.ego, dtype=np.int64)[order]
     return TableColumns(
         cameras=cameras,
-        scene_names=scenes,
-        scene_descriptions=descriptions,
+        scene_names=tuple(scene.name for scene in scenes),
+        scene_descriptions=tuple(scene.description for scene in scenes),
+        scene_logs=tuple(scene.log for scene in scenes),
+        scene_locations=tuple(scene.location for scene in scenes),
         num_without_sample=num_without_sample,
         camera=camera_column[order],
         scene=scene_column[order],
@@ -214,11 +220,25 @@ def _intrinsics(record: Record) -> list[float]:
     return [float(value) for value in matrix[[0, 1, 0, 1], [0, 1, 2, 2]]]
 
 
-def _read_scenes(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, int] | None]:
-    """Names and descriptions of the scenes, and the number of each sample's scene; None where one scene holds all."""
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    name: str
+    description: str = ""
+    log: str = ""
+    location: str = ""
+
+
+def _read_scenes(folder: Path) -> tuple[list[_Scene], dict[str, int] | None]:
+    """The scenes by name, and the number of each sample's scene; None where one scene holds all."""
     if not (folder / "sample.json").exists():
-        return ("all",), ("",), None
-    named: dict[str, tuple[str, str]] = {}
+        return [_Scene("all")], None
+    drives = {}
+    if (folder / "log.json").exists():
+        drives = {
+            record.text("token"): (record.text("logfile"), record.text("location"))
+            for record in read_records(folder / "log.json")
+        }
+    named: dict[str, _Scene] = {}
     if (folder / "scene.json").exists():
         taken = set()
         for record in read_records(folder / "scene.json"):
@@ -226,8 +246,12 @@ def _read_scenes(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...], dict[s
             if name in taken:
                 raise record.error(f"a second scene has the name {name!r}")
             taken.add(name)
-            description = record.values.get("description")
-            named[record.text("token")] = name, description if isinstance(description, str) else ""
+            description, log = record.values.get("description"), record.values.get("log_token")
+            named[record.text("token")] = _Scene(
+                name,
+                description if isinstance(description, str) else "",
+                *(drives.get(log, ("", "")) if isinstance(log, str) else ()),
+            )
     scene_token_of: dict[str, str] = {}
     for record in read_records(folder / "sample.json"):
         if (
@@ -236,13 +260,12 @@ def _read_scenes(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...], dict[s
         ):
             raise record.error("its token has been there before, in another scene")
     # A scene that scene.json lacks is called by its token.
-    found = sorted((*named.get(token, (token, "")), token) for token in set(scene_token_of.values()))
-    numbers = {token: number for number, (_, _, token) in enumerate(found)}
-    return (
-        tuple(name for name, _, _ in found),
-        tuple(description for _, description, _ in found),
-        {sample: numbers[token] for sample, token in scene_token_of.items()},
-    )
+    found = {token: named.get(token, _Scene(token)) for token in sorted(set(scene_token_of.values()))}
+    order = sorted(found, key=lambda token: found[token].name)
+    numbers = {token: number for number, token in enumerate(order)}
+    return [found[token] for token in order], {
+        sample: numbers[token] for sample, token in scene_token_of.items()
+    }
 
 
 def _read_ego_poses(folder: Path, numbers: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:

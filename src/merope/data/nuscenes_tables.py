@@ -110,6 +110,16 @@ class Track:
         return self.tables.columns.scene_descriptions[self.scene_number]
 
     @property
+    def log(self) -> str:
+        """The drive that the scene is cut from, or nothing."""
+        return self.tables.columns.scene_logs[self.scene_number]
+
+    @property
+    def location(self) -> str:
+        """The map whose coordinates the poses are in, or nothing."""
+        return self.tables.columns.scene_locations[self.scene_number]
+
+    @property
     def files(self) -> tuple[str, ...]:
         """Paths of the images below the root of the data set."""
         return tuple(name.decode("utf-8") for name in self.tables.columns.files[self.rows].tolist())

@@ -143,7 +143,12 @@ def _render_world(seed: int, root: str, config: RenderedClipsConfig) -> int:
             caption=caption(world, drive.poses),
             cluster=drive.motion,
             up_world=(0.0, 0.0, 1.0),
-            provenance={"generator": "merope.worlds", "world_seed": seed, "variant": drive.variant},
+            provenance={
+                "generator": "merope.worlds",
+                "world_seed": seed,
+                "variant": drive.variant,
+                "world": f"merope.worlds/{seed}",
+            },
             depth=seen.depth if config.depth else None,
         )
         made += 1

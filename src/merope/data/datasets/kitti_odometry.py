@@ -77,6 +77,8 @@ class KittiOdometrySet(ClipSet):
                 "dataset": _SOURCE,
                 "sequence": sequence,
                 "camera": camera,
+                "world": f"{_SOURCE}/{sequence}",
+                "traversal": f"{_SOURCE}/{sequence}",
                 "pose_file": place_of(self.pose_files[sequence], self.root),
                 "frames": place_of(place, self.root),
                 "calibration": place_of(calibration, self.root),

@@ -130,6 +130,9 @@ class NuScenesSet(ClipSet):
                 "tables": self.version,
                 "scene": track.scene,
                 "camera": track.camera,
+                # Scenes of one location share its map's coordinates; cameras and scenes of one log are one drive.
+                **({"world": f"nuscenes/{track.location}"} if track.location else {}),
+                **({"traversal": track.log} if track.log else {}),
                 "first_image": track.files[0],
                 "images": self.options.images,
                 **(
