@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from merope.geometry.pose_checks import determinant
 from merope.geometry.poses import Poses
 from merope.geometry.rotations import rotation_angle, rotvec_to_matrix
 
@@ -407,3 +408,9 @@ def test_a_mounted_camera_turns_about_its_vehicle():
     assert torch.equal(turned.R_world_cam[0, :, 2], torch.tensor([0.0, 0.0, -1.0], dtype=torch.float64))
     with pytest.raises(ValueError, match="from camera to body"):
         vehicle.mounted(2 * torch.eye(3), torch.zeros(3))
+
+
+def test_determinants_are_those_of_the_factorisation():
+    matrices = torch.randn(50, 3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert torch.allclose(determinant(matrices), torch.det(matrices), atol=1e-13)
+    assert determinant(torch.diag(torch.tensor([1.0, 1.0, -1.0]))) == -1
