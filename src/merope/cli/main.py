@@ -176,6 +176,11 @@ COMMANDS: dict[str, Command | Group] = {
                 "encode",
                 "encode clips and captions once, into a cache that training reads",
             ),
+            "check": Command(
+                "merope.cli.data.check",
+                "check",
+                "say which clips are missing, damaged, doubled or badly annotated, and write a split of the others",
+            ),
             "prototypes": Command(
                 "merope.cli.data.prototypes",
                 "prototypes",

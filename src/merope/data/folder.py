@@ -61,6 +61,19 @@ def clip_ids(root: str | Path) -> list[str]:
     return found
 
 
+def incomplete_clips(root: str | Path) -> list[str]:
+    """Names of folders that hold something of a clip but no ``poses.json``, sorted: `clip_ids` passes over them."""
+    signs = (_FRAMES, _VIDEO, _LENS, _META, _DEPTH)
+    return sorted(
+        entry.name
+        for entry in Path(root).iterdir()
+        if entry.is_dir()
+        and not entry.name.startswith(".")
+        and not (entry / _POSES).exists()
+        and any((entry / name).exists() for name in signs)
+    )
+
+
 def read_clip(folder: str | Path, *, source: str | None = None) -> Clip:
     """One clip, its frames left on disk. ``source`` goes before what ``meta.json`` says, and the root's name after it.
 
