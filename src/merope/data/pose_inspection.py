@@ -31,8 +31,8 @@ STEP_METRES = (1e-3, 20.0)
 """Median steps outside of this are no likely metres per frame."""
 SPEED_METRES = 100.0
 """Metres a second beyond which a median speed is no likely one."""
-# Beyond it squares and float32 overflow; no length in any unit is that long.
-_LARGEST = 1e30
+LARGEST = 1e30
+"""Beyond it squares and float32 overflow; no length in any unit is that long."""
 _LIKELY_STEP = (5e-3, 5.0)
 _LIKELY_SPACING = (1e-3, 10.0)
 _FREE = ("tum",)
@@ -146,7 +146,7 @@ def inspect_poses(
         others = [found for found in candidates if found.format != format]
         seems = "; ".join(f"{found.format} (--format {found.format}): {found.reason}" for found in others)
         raise PoseFileError(f"{error} It looks like {seems}." if others else str(error)) from None
-    if not np.abs(raw.matrices).max() < _LARGEST:
+    if not np.abs(raw.matrices).max() < LARGEST:
         # Most are refused by name and line; what is left is a position.
         settled(path, raw, format=format, times=times, options=options)
         raise PoseFileError(
