@@ -26,7 +26,14 @@ AS_READ = "as read"
 
 # Centres nearer than this share of the trajectory's extent have no direction from one to the other.
 _NO_BASELINE = 1e-9
+# A median this much above another counts as equal to it.
 _EQUAL = 1.05
+_NUM_FEATURES = 4000
+_RATIO = 0.75
+# Fewer matches fit some epipolar geometry by chance.
+_MIN_FOR_RANSAC = 15
+# Rays further off axis (70 degrees) are left to be tested with the geometry of the others.
+_MIN_FORWARD = 0.34
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +55,9 @@ class Residual:
     reading: str
     """How the poses are taken: "as read", "inverted", "opengl" (y and z of the camera turned round), or both."""
     median_px: float
-    """Median epipolar residual in pixels."""
+    """Median distance of matched pixels from their epipolar curves, pixels."""
     median_deg: float
-    """The same as an angle between rays, degrees."""
+    """Median angle of matched rays from their epipolar planes, degrees."""
     in_front: float
     """Share of the matches whose rays meet in front of both cameras, 0 to 1; 1 where there is no baseline."""
     num_matches: int
@@ -58,10 +65,22 @@ class Residual:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PairResidual:
+    """How well the matches of two frames fit the poses as read, without shift."""
+
+    first: int
+    second: int
+    median_px: float
+    num_matches: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
     """Residuals under every shift and reading, and which fits best."""
 
     residuals: tuple[Residual, ...]
+    pairs: tuple[PairResidual, ...]
+    """Each pair of frames with poses and matches, to see where in a video they part."""
     unturned_deg: float
     """Median angle between the two rays of a match, each in its own camera."""
     turned_deg: float
@@ -114,9 +133,11 @@ def frame_pairs(num_frames: int, *, gap: int, at_most: int | None = None) -> lis
 
 
 def match_frames(
-    footage: Footage, pairs: Sequence[tuple[int, int]], *, ratio: float = 0.75, progress: bool = False
+    footage: Footage, pairs: Sequence[tuple[int, int]], *, progress: bool = False
 ) -> list[FrameMatches]:
-    """SIFT features of frames, matched where the nearest is nearer than ``ratio`` times the second, both ways round.
+    """The 4000 strongest SIFT features of each frame, matched where each is the other's nearest in the other frame.
+
+    The first one's nearest has to be nearer than 0.75 times its second nearest.
 
     Raises:
         MissingDependency: if OpenCV is not installed.
@@ -126,7 +147,7 @@ def match_frames(
         import cv2
     except ModuleNotFoundError:
         raise MissingDependency.for_extra("cv2", extra="data", purpose="matching frames") from None
-    sift = cv2.SIFT_create()  # type: ignore[attr-defined]
+    sift = cv2.SIFT_create(nfeatures=_NUM_FEATURES)  # type: ignore[attr-defined]
     matcher = cv2.BFMatcher(cv2.NORM_L2)
     numbers = sorted({number for pair in pairs for number in pair})
     places: dict[int, np.ndarray] = {}
@@ -143,16 +164,18 @@ def match_frames(
         places[number] = np.array([point.pt for point in points], dtype=np.float64).reshape(-1, 2)
         features[number] = np.zeros((0, 128), np.float32) if found is None else found
 
-    def nearest(one: np.ndarray, other: np.ndarray) -> dict[int, int]:
+    def nearest(one: np.ndarray, other: np.ndarray, ratio: float) -> dict[int, int]:
         if len(one) == 0 or len(other) < 2:
             return {}
         two = matcher.knnMatch(one, other, k=2)
-        return {best.queryIdx: best.trainIdx for best, next_ in two if best.distance < ratio * next_.distance}
+        return {
+            best.queryIdx: best.trainIdx for best, next_ in two if best.distance <= ratio * next_.distance
+        }
 
     matches = []
     for first, second in tqdm(pairs, desc="matches", unit="pair", disable=not progress):
-        there = nearest(features[first], features[second])
-        back = nearest(features[second], features[first])
+        there = nearest(features[first], features[second], _RATIO)
+        back = nearest(features[second], features[first], 1.0)
         kept = [(i, j) for i, j in there.items() if back.get(j) == i]
         rows = np.array(kept, dtype=np.int64).reshape(-1, 2)
         matches.append(
@@ -164,6 +187,60 @@ def match_frames(
             )
         )
     return matches
+
+
+def consistent(
+    matches: Sequence[FrameMatches], lens: CameraModel, *, threshold_px: float = 3.0
+) -> list[FrameMatches]:
+    """The matches that fit one epipolar geometry of their two frames, whichever that is, to ``threshold_px`` in both frames.
+
+    It is found by RANSAC and knows nothing of the poses. What is left out are wrong matches and things that move by
+    themselves. Of pairs with fewer than 15 matches all are kept.
+
+    Raises:
+        MissingDependency: if OpenCV is not installed.
+    """
+    try:
+        import cv2
+    except ModuleNotFoundError:
+        raise MissingDependency.for_extra("cv2", extra="data", purpose="matching frames") from None
+    kept = []
+    for match in matches:
+        rays = _rays(match, lens)
+        ahead = (rays.dirs_first[:, 2] > _MIN_FORWARD) & (rays.dirs_second[:, 2] > _MIN_FORWARD)
+        fundamental = None
+        if int(ahead.sum()) >= _MIN_FOR_RANSAC:
+            # The plane of a pinhole with as many pixels per radian as this lens has on average.
+            focal_px = float(_pixels_per_radian(rays.slopes_first).median())
+            first, second = (
+                (focal_px * dirs[ahead, :2] / dirs[ahead, 2:]).numpy()
+                for dirs in (rays.dirs_first, rays.dirs_second)
+            )
+            try:
+                fundamental, _ = cv2.findFundamentalMat(first, second, cv2.FM_RANSAC, threshold_px, 0.999)
+            except cv2.error:
+                # No sample of eight gave a model.
+                fundamental = None
+        if fundamental is None or fundamental.shape != (3, 3):
+            kept.append(match)
+            continue
+        scale = torch.tensor([focal_px, focal_px, 1.0], dtype=torch.float64)
+        between = scale[:, None] * torch.from_numpy(fundamental) * scale
+        normal_first, normal_second = rays.dirs_second @ between, rays.dirs_first @ between.mT
+        miss = (rays.dirs_first * normal_first).sum(-1)
+        fits = rays.valid.clone()
+        fits[rays.valid] = (
+            torch.stack(_distances_px(rays, miss, normal_first, normal_second)).amax(0) <= threshold_px
+        )
+        kept.append(
+            FrameMatches(
+                first=match.first,
+                second=match.second,
+                pixels_first=match.pixels_first[fits],
+                pixels_second=match.pixels_second[fits],
+            )
+        )
+    return kept
 
 
 def readings(poses: Poses) -> dict[str, Poses]:
@@ -193,22 +270,21 @@ def agreement(
 
     ``start`` is the number of the pose that belongs to frame 0 without shift.
 
-    Medians are over all matches of all pairs that have poses under a shift. The residual of a match is the Sampson distance:
-    how far both pixels would have to move together, to first order, for their rays to share a plane with the baseline. Where
-    two centres coincide there is no baseline, and the residual is how far apart the rays are.
+    The residual of a match is the distance of each of its pixels from the epipolar curve that the other one gives, to first
+    order, averaged over both. Where two centres coincide there is no such curve, and the residual is how far apart the rays
+    are. Medians are over all matches of the pairs that have poses under every shift, so that all shifts are judged by the
+    same matches; where there are no such pairs, each shift is by those it has.
 
     Raises:
         MeropeError: if there are no matches with rays, or no pair has poses.
     """
     seen = [_rays(match, lens) for match in matches]
+    for_all = [r for r in seen if all(_has_poses(r, start + shift, len(poses)) for shift in shifts)]
     residuals = []
     for name, taken in readings(poses).items():
         for shift in shifts:
-            parts = [
-                _residuals(rays, taken, rays.first + start + shift, rays.second + start + shift)
-                for rays in seen
-                if rays.first + start + shift >= 0 and rays.second + start + shift < len(poses)
-            ]
+            used = for_all or [r for r in seen if _has_poses(r, start + shift, len(poses))]
+            parts = [_residuals(r, taken, r.first + start + shift, r.second + start + shift) for r in used]
             parts = [part for part in parts if part.shape[1] > 0]
             if parts:
                 merged = torch.cat(parts, dim=1)
@@ -227,7 +303,7 @@ def agreement(
         raise MeropeError(
             "no two frames with matches have poses. Are there as many poses as frames, and does the lens see the pixels?"
         )
-    turned = [r for r in seen if r.second + start < len(poses)]
+    turned = [r for r in seen if _has_poses(r, start, len(poses))]
     unturned_rad = torch.cat([angle_between(r.dirs_first, r.dirs_second) for r in turned])
     turned_rad = torch.cat(
         [
@@ -237,8 +313,19 @@ def agreement(
             for r in turned
         ]
     )
+    pairs = [
+        PairResidual(
+            first=r.first,
+            second=r.second,
+            median_px=float(_residuals(r, poses, r.first + start, r.second + start)[0].quantile(0.5)),
+            num_matches=len(r.dirs_first),
+        )
+        for r in turned
+        if len(r.dirs_first)
+    ]
     return Agreement(
         residuals=tuple(residuals),
+        pairs=tuple(pairs),
         unturned_deg=float(torch.rad2deg(unturned_rad).quantile(0.5)),
         turned_deg=float(torch.rad2deg(turned_rad).quantile(0.5)),
     )
@@ -254,6 +341,12 @@ class _Rays:
     dirs_second: Float[Tensor, "match 3"]
     slopes_first: Float[Tensor, "match 3 2"]
     slopes_second: Float[Tensor, "match 3 2"]
+    valid: Bool[Tensor, "all"]
+    """Which of the matches have rays in both frames; the others are left out above."""
+
+
+def _has_poses(rays: _Rays, offset: int, num_poses: int) -> bool:
+    return rays.first + offset >= 0 and rays.second + offset < num_poses
 
 
 def _rays(match: FrameMatches, lens: CameraModel) -> _Rays:
@@ -268,6 +361,7 @@ def _rays(match: FrameMatches, lens: CameraModel) -> _Rays:
         dirs_second=dirs_second[both],
         slopes_first=slopes_first[both],
         slopes_second=slopes_second[both],
+        valid=both,
     )
 
 
@@ -294,27 +388,40 @@ def _residuals(rays: _Rays, poses: Poses, first: int, second: int) -> Float[Tens
     normal_first = torch.linalg.cross(offset_first.expand_as(seen_first), seen_first)
     normal_second = torch.linalg.cross(rays.dirs_first, offset_first.expand_as(seen_first)) @ R_first_second
     miss = (rays.dirs_first * normal_first).sum(-1)
-    by_pixel = [
-        (normal[:, :, None] * slopes).sum(1)
-        for normal, slopes in ((normal_first, rays.slopes_first), (normal_second, rays.slopes_second))
-    ]
-    by_angle = [(normal * normal).sum(-1) - miss * miss for normal in (normal_first, normal_second)]
-    squared_px = (by_pixel[0] ** 2).sum(-1) + (by_pixel[1] ** 2).sum(-1)
-    # The rays come nearest to each other at depths with these signs.
     across = torch.linalg.cross(rays.dirs_first, seen_first)
+    # The rays come nearest to each other at depths with these signs.
     depth_first = (normal_first * across).sum(-1)
     depth_second = (torch.linalg.cross(offset_first.expand_as(seen_first), rays.dirs_first) * across).sum(-1)
     ahead = ((depth_first > 0) & (depth_second > 0)).double()
-    return torch.stack((_over_root(miss, squared_px), _over_root(miss, by_angle[0] + by_angle[1]), ahead))
+    one_px, other_px = _distances_px(rays, miss, normal_first, normal_second)
+    angles = [
+        torch.asin(_over(miss, normal.norm(dim=-1)).clamp(max=1)) for normal in (normal_first, normal_second)
+    ]
+    return torch.stack(((one_px + other_px) / 2, (angles[0] + angles[1]) / 2, ahead))
 
 
-def _over_root(miss: Tensor, squared: Tensor) -> Tensor:
-    """``|miss| / sqrt(squared)``; zero where a ray runs along the baseline and every plane holds it."""
-    return torch.where(squared > 0, miss.abs() / torch.sqrt(torch.where(squared > 0, squared, 1)), 0)
+def _distances_px(
+    rays: _Rays,
+    miss: Float[Tensor, "match"],
+    normal_first: Float[Tensor, "match 3"],
+    normal_second: Float[Tensor, "match 3"],
+) -> tuple[Float[Tensor, "match"], Float[Tensor, "match"]]:
+    """Distances of the pixels of both frames from their epipolar curves, to first order."""
+    sides = ((normal_first, rays.slopes_first), (normal_second, rays.slopes_second))
+    one, other = (_over(miss, (normal[:, :, None] * slopes).sum(1).norm(dim=-1)) for normal, slopes in sides)
+    return one, other
+
+
+def _pixels_per_radian(slopes: Float[Tensor, "match 3 2"]) -> Float[Tensor, "match"]:
+    """What an angle is on the raster, from the solid angle that a pixel sees."""
+    return 1 / torch.sqrt(torch.linalg.cross(slopes[:, :, 0], slopes[:, :, 1]).norm(dim=-1))
+
+
+def _over(miss: Float[Tensor, "match"], length: Float[Tensor, "match"]) -> Float[Tensor, "match"]:
+    """``|miss| / length``; zero where a ray runs along the baseline and every plane holds it."""
+    return torch.where(length > 0, miss.abs() / torch.where(length > 0, length, 1), 0)
 
 
 def _without_baseline(rays: _Rays, seen_first: Float[Tensor, "match 3"]) -> Float[Tensor, "3 match"]:
     angle = angle_between(rays.dirs_first, seen_first)
-    # Pixels by radians: what an angle is on the raster, from the area that a pixel sees.
-    area = torch.linalg.cross(rays.slopes_first[:, :, 0], rays.slopes_first[:, :, 1]).norm(dim=-1)
-    return torch.stack((angle / torch.sqrt(area), angle, torch.ones_like(angle)))
+    return torch.stack((angle * _pixels_per_radian(rays.slopes_first), angle, torch.ones_like(angle)))

@@ -2,20 +2,22 @@
 
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from merope.cli.extras import require
-from merope.cli.lens_options import Calibration
+from merope.cli.lens_options import Calibration as CalibrationName
 from merope.cli.pose_options import ReadFlags
 from merope.cli.usage import UsageError
 from merope.errors import MeropeError
 
 if TYPE_CHECKING:
     from merope.cameras import CameraModel
+    from merope.data.calibration_files import Calibration
     from merope.data.epipolar import Agreement
     from merope.data.pose_files import PoseFile
+    from merope.geometry.poses import Poses
 
 
 def agree(
@@ -24,7 +26,7 @@ def agree(
     *,
     read: Annotated[ReadFlags, tyro.conf.arg(name="")] = ReadFlags(),
     lens: Path | None = None,
-    lens_format: Calibration | None = None,
+    lens_format: CalibrationName | None = None,
     lens_camera: str | None = None,
     lens_height: int | None = None,
     lens_width: int | None = None,
@@ -37,14 +39,15 @@ def agree(
 ) -> None:
     """Measure whether a file of poses belongs to a video, frame by frame: a shift, a wrong direction or wrong axes show.
 
-    SIFT features are matched between frames --gap apart. Printed is the median distance, in pixels, by which matches miss
-    the epipolar geometry of the poses: as read, shifted against the frames, and taken in other conventions. It needs motion:
-    a camera that stands still fits any poses.
+    SIFT features are matched between frames --gap apart, and matches that fit no common motion are left out. Printed is the
+    median distance, in pixels, of matches from the epipolar curves that the poses give: as read, shifted against the frames,
+    and taken in other conventions. It needs motion: a camera that stands still fits any poses.
 
     Args:
         video: Video file, or folder of pictures that are frames in the order of their names.
         poses: File of poses, one per frame.
-        lens: Calibration file of the frames (docs/lenses.md), where the pose file has no lens.
+        lens: Calibration file of the frames (docs/lenses.md), where the pose file has no lens. For poses of a vehicle, an
+            IMU or a device it also says where the camera sits.
         lens_format: Its format; without it the file must look like exactly one.
         lens_camera: Which camera, in a calibration file of several.
         lens_height: Height of the calibrated images in pixels, where the calibration file does not say it.
@@ -59,25 +62,24 @@ def agree(
     if start < 0 or max_shift < 0:
         raise UsageError(f"--start and --max-shift must be 0 or more, got {start} and {max_shift}.")
     require("cv2", purpose="matching frames")
-    from merope.data.epipolar import agreement, frame_pairs, match_frames
+    from merope.data.calibration_files import load_calibration
+    from merope.data.epipolar import agreement, consistent, frame_pairs, match_frames
     from merope.data.footage import open_footage
     from merope.data.pose_files import load_pose_file
 
     found = load_pose_file(poses, format=read.required_format(), options=read.options())
     footage = open_footage(video)
     height, width = next(footage.frames([0])).shape[:2]
-    view = _lens(
-        found,
-        lens,
-        {"format": lens_format, "camera": lens_camera, "height": lens_height, "width": lens_width},
-        resize=resize_lens,
-        size=(height, width),
-    )
+    flags = {"format": lens_format, "camera": lens_camera, "height": lens_height, "width": lens_width}
+    calibration = None if lens is None else load_calibration(lens, **flags)  # type: ignore[arg-type]
+    view = _lens(found, calibration, resize=resize_lens, size=(height, width))
+    cameras = _cameras(found, calibration, read)
     if start >= len(found.poses):
         raise UsageError(f"--start {start} is beyond the {len(found.poses)} poses.")
     matches = match_frames(footage, frame_pairs(footage.count, gap=gap, at_most=pairs), progress=not json)
+    matches = consistent(matches, view)
     shifts = range(-max_shift, max_shift + 1)
-    result = agreement(matches, found.poses, view, start=start, shifts=shifts)
+    result = agreement(matches, cameras, view, start=start, shifts=shifts)
     if json:
         print(
             dumps(
@@ -108,17 +110,37 @@ def agree(
     print(f"best: {_verdict(result, read, found.format, start)}")
 
 
+def _cameras(poses: "PoseFile", calibration: "Calibration | None", read: ReadFlags) -> "Poses":
+    """The cameras' poses: the file's, or those of the calibrated camera on the body that the file is of."""
+    if poses.body == "camera":
+        return poses.poses
+    place = None if calibration is None else calibration.T_body_cam
+    if place is None:
+        raise MeropeError(
+            f"{poses.source} has the poses of the {poses.body}, not of its camera. Name a calibration file that says where "
+            "the camera sits (--lens; docs/lenses.md lists which do)."
+        )
+    import torch
+
+    from merope.data.pose_formats import FORMATS
+    from merope.data.pose_table import R_AXES_OPENCV
+
+    # The body's poses have been turned to OpenCV axes; the calibration is in the body's own.
+    axes = read.camera_axes or FORMATS[poses.format].axes
+    R_opencv_body = torch.from_numpy(R_AXES_OPENCV[axes]).mT
+    return poses.poses.mounted(R_opencv_body @ place[:3, :3], R_opencv_body @ place[:3, 3])
+
+
 def _lens(
-    poses: "PoseFile", path: Path | None, flags: dict[str, Any], *, resize: bool, size: tuple[int, int]
+    poses: "PoseFile", calibration: "Calibration | None", *, resize: bool, size: tuple[int, int]
 ) -> "CameraModel":
     """The lens of the frames: the calibration file's, else the pose file's."""
     from merope.cameras import CameraModel
-    from merope.data.calibration_files import read_calibration
     from merope.data.pose_formats.realestate10k import realestate10k_lens
 
     height, width = size
-    if path is not None:
-        lens = read_calibration(path, **flags)
+    if calibration is not None:
+        lens = calibration.lens
     elif poses.camera is not None:
         lens = CameraModel.from_dict(poses.camera)
     elif poses.format == "realestate10k":
@@ -151,6 +173,10 @@ def _table(result: "Agreement") -> list[str]:
         f"{name:<18}" + "".join(f"{at[name, shift].median_px:>9.3f}" for shift in shifts) for name in names
     ]
     lines.append(f"{'matches':<18}" + "".join(f"{at[names[0], shift].num_matches:>9}" for shift in shifts))
+    worst = max(result.pairs, key=lambda pair: pair.median_px)
+    lines.append(
+        f"worst pair: frames {worst.first} and {worst.second}, {worst.median_px:.3f} px, {worst.num_matches} matches"
+    )
     lines.append(
         f"rays of a match are {result.unturned_deg:.2f} degrees apart, {result.turned_deg:.2f} after the poses' rotations"
     )

@@ -23,7 +23,7 @@ from merope.geometry.rotations import project_to_so3, quaternion_to_matrix
 
 # Calibrations are kilobytes; a nuScenes table of all logs has a few megabytes.
 _MAX_BYTES = 64 * 2**20
-_MAX_VALUES = 1_000_000
+_MAX_VALUES = 100_000
 _MAX_DEPTH = 64
 
 
@@ -54,14 +54,14 @@ def read_document(path: Path) -> Any:
     text = _text(path)
     if text.lstrip()[:1] in ("{", "["):
         try:
-            return _require_plain(path, json.loads(text))
+            return _require_plain(path, json.loads(text), of_yaml=False)
         except (ValueError, RecursionError) as error:
             raise CalibrationError(f"{path} is not JSON: {_brief(error)}.") from None
     if text.startswith("%YAML"):
         # The line stays, so that numbers of lines in messages are those of the file.
         text = "#" + text[1:]
     try:
-        return _require_plain(path, yaml.load(text, Loader=_Loader))
+        return _require_plain(path, yaml.load(text, Loader=_Loader), of_yaml=True)
     except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
         raise CalibrationError(f"{path} is not YAML: {_brief(error)}.") from None
 
@@ -272,13 +272,17 @@ def transform(rotation: Float[Tensor, "3 3"], offset: Float[Tensor, "3"]) -> Flo
     return matrix
 
 
-def _require_plain(path: Path, content: Any) -> Any:
-    """The content, if it is of a size to be looked at: YAML can name a list within a list many times over, or in itself."""
+def _require_plain(path: Path, content: Any, *, of_yaml: bool) -> Any:
+    """The content, if it is of a size to be looked at.
+
+    YAML can name a list within a list many times over, or in itself; tables of JSON may be long.
+    """
+    limit = _MAX_VALUES if of_yaml else math.inf
     pending, count = [(content, 0)], 0
     while pending:
         value, depth = pending.pop()
         count += 1
-        if count > _MAX_VALUES or depth > _MAX_DEPTH:
+        if count > limit or depth > _MAX_DEPTH:
             raise CalibrationError(
                 f"{path} is no calibration: more than {_MAX_VALUES:,} values, or {_MAX_DEPTH} lists in each other."
             )
