@@ -127,7 +127,7 @@ def test_bad_arguments_say_what_to_pass():
         with pytest.raises(ValueError, match=next(iter(wrong))):
             turned(base, side="left", start=3, **wrong)
     bare = Poses(R_world_cam=base.R_world_cam, center_world=base.center_world)
-    with pytest.raises(TrajectoryError, match="--fps"):
+    with pytest.raises(TrajectoryError, match="--trajectory-fps, --rate"):
         turned(bare, side="left", start=3)
     down = Poses(
         R_world_cam=torch.diag(torch.tensor([1.0, -1, -1])).double().expand(9, 3, 3),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import merope
 from merope.cli.extras import EXTRA_OF
@@ -47,8 +47,8 @@ class Group:
 
     summary: str
     """One line for ``merope --help``."""
-    commands: Mapping[str, Command]
-    """The commands by the word that follows the group's."""
+    commands: Mapping[str, "Command | Group"]
+    """The commands, or further groups, by the word that follows the group's."""
 
 
 COMMANDS: dict[str, Command | Group] = {
@@ -130,7 +130,7 @@ COMMANDS: dict[str, Command | Group] = {
         },
     ),
     "poses": Group(
-        "files of camera poses: what they are, other formats and conventions, how they look",
+        "files of camera poses: what they are, other formats and conventions, how they look; and made ones",
         {
             "inspect": Command(
                 "merope.cli.poses.inspect",
@@ -141,6 +141,34 @@ COMMANDS: dict[str, Command | Group] = {
                 "merope.cli.poses.convert", "convert", "write poses in another format or convention"
             ),
             "plot": Command("merope.cli.poses.plot", "plot", "draw paths from above, their height and speed"),
+            "make": Group(
+                "camera moves by name",
+                {
+                    word: Command("merope.cli.poses.make", word.replace("-", "_"), summary)
+                    for word, summary in {
+                        "straight": "drive straight ahead, backwards, or stand still",
+                        "arc": "drive along a circle",
+                        "lane-change": "drive into the next lane",
+                        "u-turn": "drive ahead, along half a circle, and back",
+                        "orbit": "go around a subject, looking at it",
+                        "dolly-zoom": "approach a subject while the lens zooms out, with the lens of every frame",
+                        "pan": "turn to the side on the spot",
+                        "tilt": "turn up or down on the spot",
+                        "truck": "move sideways",
+                        "pedestal": "rise straight up",
+                        "crane": "rise, looking at a subject",
+                    }.items()
+                },
+            ),
+            "keyframes": Command(
+                "merope.cli.poses.keyframes", "keyframes", "make a path through a few poses"
+            ),
+            "turn": Command("merope.cli.poses.turn", "turn", "bend a drive to the left and to the right"),
+            "resample": Command(
+                "merope.cli.poses.resample",
+                "resample",
+                "write poses at another rate, or another number of them",
+            ),
             "agree": Command(
                 "merope.cli.poses.agree", "agree", "measure whether poses and a video belong together"
             ),
@@ -223,7 +251,7 @@ def installed(commands: Mapping[str, Command | Group]) -> dict[str, Command | Gr
     for name, command in commands.items():
         if isinstance(command, Group):
             if inner := installed(command.commands):
-                found[name] = Group(command.summary, cast(dict[str, Command], inner))
+                found[name] = Group(command.summary, inner)
         elif find_spec(command.module) is not None:
             found[name] = command
     return found
@@ -234,7 +262,8 @@ def single_commands(commands: Mapping[str, Command | Group]) -> dict[str, Comman
     found: dict[str, Command] = {}
     for name, command in commands.items():
         if isinstance(command, Group):
-            found.update({f"{name} {word}": inner for word, inner in command.commands.items()})
+            inside = single_commands(command.commands)
+            found.update({f"{name} {words}": inner for words, inner in inside.items()})
         else:
             found[name] = command
     return found

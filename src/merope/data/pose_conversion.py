@@ -1,7 +1,9 @@
 """`convert_poses`: poses from one file to another, in any format, convention, window, world and unit."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -106,15 +108,18 @@ def convert_poses(
         ValueError: if a format is unknown or cannot hold the poses.
         TrajectoryError: if the window does not fit.
     """
-    _require_free(target, overwrite)
+    require_free(target, overwrite)
     loaded = load_pose_file(source, format=format, times=times, options=options)
     changes = changes or Changes()
-    window_ = slice(changes.start, None if changes.count is None else changes.start + changes.count * changes.step, changes.step)
-    camera = lens.to_dict() if lens is not None else frame_lens(loaded, lambda values: values[window_])
-    changed = replace(loaded, poses=changes.apply(loaded.poses), camera=camera)
+    poses = changes.apply(loaded.poses)
+    kept = slice(changes.start, changes.start + len(poses) * changes.step, changes.step)
+    camera = lens.to_dict() if lens is not None else frame_lens(loaded, lambda values: values[kept])
+    changed = replace(loaded, poses=poses, camera=camera)
     if changes.mount is not None:
         changed = replace(changed, body="camera")
-    return write_pose_file(target, changed, to=to, to_direction=to_direction, to_axes=to_axes, overwrite=overwrite)
+    return write_pose_file(
+        target, changed, to=to, to_direction=to_direction, to_axes=to_axes, overwrite=overwrite
+    )
 
 
 def write_pose_file(
@@ -127,7 +132,7 @@ def write_pose_file(
     overwrite: bool = False,
 ) -> Conversion:
     """Write what a file holds in the format ``to``, read it again, and say what is lost; as `convert_poses` otherwise."""
-    _require_free(target, overwrite)
+    require_free(target, overwrite)
     poses = file.poses
     keeps_policy = to in FORMATS and FORMATS[to].keeps_pose_policy
     write_poses(
@@ -167,14 +172,25 @@ def frame_lens(file: PoseFile, change: Callable[[Tensor], Tensor]) -> dict[str, 
         if isinstance(values, list):
             if len(values) != len(file.poses):
                 raise PoseFileError(
-                    f"{file.source}: its lens has {len(values)} values of {name} and there are {len(file.poses)} poses; a lens "
-                    "has one value, or one for each frame."
+                    f"{file.source}: its lens has {len(values)} values of {name} for {len(file.poses)} poses; it has "
+                    "to have one, or one for each."
                 )
-            changed[name] = change(torch.tensor(values, dtype=torch.float64)).tolist()
+            try:
+                numbers = torch.tensor(values, dtype=torch.float64)
+            except (ValueError, TypeError, RuntimeError, OverflowError):
+                raise PoseFileError(
+                    f"{file.source}: {name} of its lens must be numbers; got {values!r:.60}."
+                ) from None
+            changed[name] = change(numbers).tolist()
     return changed
 
 
-def _require_free(target: str | Path, overwrite: bool) -> None:
+def require_free(target: str | Path, overwrite: bool) -> None:
+    """Refuse to write over a file.
+
+    Raises:
+        PoseFileError: if it is there and is not to be overwritten.
+    """
     if Path(target).exists() and not overwrite:
         raise PoseFileError(f"{target} is there already. Overwrite it with overwrite=True (--overwrite).")
 

@@ -61,6 +61,18 @@ class PoseFile:
             "to rotations"
         )
 
+    def require_frames(self) -> None:
+        """Refuse poses of latent frames where there has to be one for every frame.
+
+        Raises:
+            TrajectoryError: if the file says that they are such.
+        """
+        if self.pose_policy is not None:
+            raise TrajectoryError(
+                f"{self.source} says that its poses are those of latent frames (pose_policy {self.pose_policy!r}), each of "
+                "several frames. Give the poses of the frames."
+            )
+
 
 def read_poses(
     path: str | Path,

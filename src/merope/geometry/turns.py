@@ -88,7 +88,7 @@ def turn_variant(
     if poses.times is None and fps is None:
         raise TrajectoryError(
             "a turn may be as sharp as the speed allows, and the poses have no times. Say how many there are in a second "
-            "(fps; --fps, --rate)."
+            "(fps; --trajectory-fps, --rate)."
         )
     up = unit_up(common_up(poses).tolist() if up_world is None else up_world)
     R_level_world = _level_axes(up)
@@ -159,7 +159,7 @@ def _level_headings(forward_level: np.ndarray) -> np.ndarray:
         raise TrajectoryError(
             f"camera {int(vertical.argmax())} looks straight up or down and has no heading to turn. Turn variants are for "
             "cameras that look about level, as a vehicle's do; if these do, their axes or the up direction are wrong "
-            "(--camera-axes, --up-world)."
+            "(--camera-axes, --up)."
         )
     return np.arctan2(forward_level[:, 1], forward_level[:, 0])
 
