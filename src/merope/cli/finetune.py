@@ -102,6 +102,7 @@ def finetune(
     data: tuple[Path, ...] = (),
     output: Path | None = None,
     adapter: str | None = None,
+    scale: Path | None = None,
     changes: Annotated[Changes, tyro.conf.arg(name="")] = Changes(),
     device: str | None = None,
     wandb: str | None = None,
@@ -124,6 +125,8 @@ def finetune(
         output: Folder of the run; default runs/RECIPE.
         adapter: Adapter to go on from (a file, a folder or a hub name); by default a new one, which changes nothing at
             first.
+        scale: Translation scale of encodings in which metres enter linearly: a split or a file that `merope data scale`
+            wrote. By default the one beside the caches, else it is estimated from their clips in the same way.
         changes: What to change in the recipe.
         device: Such as cuda or cpu; by default a GPU where there is one.
         wandb: Weights & Biases project to log to as well.
@@ -147,7 +150,7 @@ def finetune(
         return
     if not data:
         raise ValueError("--data must name at least one cache of latents; `merope data encode` makes them.")
-    _train(config, configs, model, data, output or Path("runs") / config.name, adapter, device, wandb)
+    _train(config, configs, model, data, output or Path("runs") / config.name, adapter, scale, device, wandb)
 
 
 def _train(
@@ -157,6 +160,7 @@ def _train(
     data: tuple[Path, ...],
     output: Path,
     adapter: str | None,
+    scale: Path | None,
     device: str | None,
     wandb: str | None,
 ) -> None:
@@ -175,7 +179,8 @@ def _train(
     clips = LatentCaches(data)
     _require_same_latents(clips, configs.vae, model)
     notes: list[str] = []
-    config = _fitted(config, clips, adapter, notes)
+    config = _fitted(config, clips, notes)
+    config = _scaled(config, clips, adapter, scale, notes)
     with joined_processes(device or ("cuda" if torch.cuda.is_available() else "cpu")) as processes:
 
         def say(text: str) -> None:
@@ -239,18 +244,14 @@ def _require_same_latents(clips: "LatentCaches", vae: Any, model: str) -> None:
             )
 
 
-def _fitted(
-    config: "FinetuneConfig", clips: "LatentCaches", adapter: str | None, notes: list[str]
-) -> "FinetuneConfig":
-    """The configuration with size, length and rate of the clips, and the translation scale that goes with them.
+def _fitted(config: "FinetuneConfig", clips: "LatentCaches", notes: list[str]) -> "FinetuneConfig":
+    """The configuration with size, length and rate of the clips.
 
     ``notes`` gets a line for each thing that is not the recipe's own.
     """
-    from merope.adapters import read_adapter_config
     from merope.errors import CheckpointMismatch
     from merope.recipes.wan import RECIPES
     from merope.training.clip_batches import require_up
-    from merope.training.motion import needs_scale, with_scale_of
 
     if config.input_map is not None:
         require_up(clips)
@@ -278,19 +279,61 @@ def _fitted(
             )
         )
         config = replace(config, spec=replace(spec, **different))
+    return config
+
+
+def _scaled(
+    config: "FinetuneConfig", clips: "LatentCaches", adapter: str | None, scale: Path | None, notes: list[str]
+) -> "FinetuneConfig":
+    """The configuration with a translation scale, where its encoding has one.
+
+    That of the adapter that is gone on from, else the file's, else the one beside the caches, else that of the clips.
+    """
+    from merope.adapters import read_adapter_config
+    from merope.data.motion_statistics import motion_beside, read_motion
+    from merope.errors import CheckpointMismatch
+    from merope.training.motion import needs_scale, with_scale_of
+
     if not needs_scale(config.encoding):
+        if scale is not None:
+            notes.append(f"{config.encoding['name']} has no translation scale; --scale is left aside")
         return config
-    if adapter is not None:
-        stored = read_adapter_config(adapter)["encoding"]
-        if stored["name"] == config.encoding["name"]:
-            notes.append(f"translation scale: {stored['scale']['per_metre']:.4g} per metre, the adapter's")
-            return replace(config, encoding={**config.encoding, "scale": stored["scale"]})
-    encoding = with_scale_of(
-        config.encoding, [clips.poses(number) for number in range(len(clips))], config.spec
-    )
-    scale = encoding["scale"]
+    of, found = str(scale), None
+    if scale is not None:
+        found = read_motion(scale)
+    stored = None if adapter is None else read_adapter_config(adapter)["encoding"]
+    if stored is not None and stored["name"] == config.encoding["name"]:
+        own = stored["scale"]
+        if found is not None and own["per_metre"] != found.scale.per_metre:
+            raise CheckpointMismatch(
+                f"the adapter was trained with a translation scale of {own['per_metre']:.6g} per metre, and {scale} says "
+                f"{found.scale.per_metre:.6g}. Leave --scale out to go on with the adapter's, or start without --adapter."
+            )
+        notes.append(f"translation scale: {own['per_metre']:.4g} per metre, the adapter's")
+        return replace(config, encoding={**config.encoding, "scale": own})
+    if found is None:
+        folders = [cache.folder for cache in clips.caches]
+        names = (f"{source}/{name}" for source, name in zip(clips.sources, clips.clip_ids, strict=True))
+        of, found = ", ".join(map(str, folders)), motion_beside(folders, names)
+    spec = config.spec
+    if found is None:
+        encoding = with_scale_of(config.encoding, [clips.poses(number) for number in range(len(clips))], spec)
+        where = "from the clips' motion (`merope data scale` stores it)"
+    else:
+        found.require_fits(
+            unit=config.pose_unit,
+            num_frames=spec.num_frames,
+            pose_policy=spec.pose_policy,
+            temporal_stride=spec.temporal_stride,
+            of=of,
+        )
+        encoding = {
+            **config.encoding,
+            "scale": {"per_metre": found.scale.per_metre, "reach": found.scale.reach},
+        }
+        where = f"of {of}, measured on {found.clips} clips of which {found.static} stand"
+    values = encoding["scale"]
     notes.append(
-        f"translation scale: {scale['per_metre']:.4g} units per metre, from the clips' motion; their longest baseline: "
-        f"{scale['reach']:.4g} m"
+        f"translation scale: {values['per_metre']:.4g} units per metre, {where}; longest baseline: {values['reach']:.4g} m"
     )
     return replace(config, encoding=encoding)

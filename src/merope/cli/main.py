@@ -209,6 +209,11 @@ COMMANDS: dict[str, Command | Group] = {
                 "check",
                 "say which clips are missing, damaged, doubled or badly annotated, and write a split of the others",
             ),
+            "scale": Command(
+                "merope.cli.data.scale",
+                "scale",
+                "the translation scale of a training set and how its cameras move, stored with its split or cache",
+            ),
             "prototypes": Command(
                 "merope.cli.data.prototypes",
                 "prototypes",

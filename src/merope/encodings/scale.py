@@ -14,8 +14,8 @@ from merope.cameras.rays import ViewRays
 from merope.encodings.base import ActsOn, assemble, offsets_query
 from merope.operators import Band, CameraOperator
 
-# Metres: a clip that moves less says nothing about the scale of motion.
-_STANDING = 0.01
+STANDING = 0.01
+"""Metres: a clip no two of whose views are further apart says nothing about the scale of motion."""
 
 
 class ScaleWarning(UserWarning):
@@ -53,21 +53,29 @@ class TranslationScale:
         Raises:
             ValueError: if no clip moves.
         """
-        typical, longest = [], []
-        for centers in centers_world:
-            apart = torch.pdist(centers.to(torch.float64))
-            if apart.numel() and apart.max() > _STANDING:
-                typical.append(apart.square().mean().sqrt())
-                longest.append(apart.max())
-        if not typical:
+        pairs = [pair for centers in centers_world if (pair := baselines(centers)) is not None]
+        if not pairs:
             raise ValueError(
-                f"none of the {len(centers_world)} clips moves by more than {_STANDING} m, so they tell no scale. "
+                f"none of the {len(centers_world)} clips moves by more than {STANDING} m, so they tell no scale. "
                 "Pass TranslationScale(per_metre=..., reach=...)."
             )
+        return cls.from_baselines(*zip(*pairs, strict=True))
+
+    @classmethod
+    def from_baselines(cls, typical: Sequence[float], longest: Sequence[float]) -> Self:
+        """The same scale from the `baselines` of the clips that move, one or more."""
         return cls(
-            per_metre=1 / float(torch.stack(typical).median()),
-            reach=float(torch.stack(longest).max()),
+            per_metre=1 / float(torch.tensor(typical, dtype=torch.float64).median()),
+            reach=max(longest),
         )
+
+
+def baselines(centers_world: Float[Tensor, "view 3"]) -> tuple[float, float] | None:
+    """Root mean square and largest distance between the views of a clip; None where it stands, within `STANDING`."""
+    apart = torch.pdist(centers_world.to(torch.float64))
+    if apart.numel() == 0 or not apart.max() > STANDING:
+        return None
+    return float(apart.square().mean().sqrt()), float(apart.max())
 
 
 _WARNED: set[tuple[str, TranslationScale]] = set()

@@ -70,6 +70,7 @@ def encode(
 
     from merope.data.datasets import open_dataset, opened_clips, require_distinct_clips
     from merope.data.folder import require_distinct
+    from merope.data.motion_statistics import MOTION_FILE, SCALE, read_motion, write_motion
     from merope.data.splits import read_split
     from merope.files import require_folder
     from merope.recipes.encode import ClipEncoder, EncodeConfig, encode_clips
@@ -89,6 +90,9 @@ def encode(
     if not clips:
         raise ValueError("CLIPS must name at least one folder of clips.")
     chosen = None if split is None else read_split(split)
+    measured = None
+    if split is not None and chosen is not None and SCALE in chosen.statistics:
+        measured = read_motion(split)
     options = reader_options(reader, option)
     sets = [open_dataset(reader, root, **options) for root in clips]
     if rank == 0:
@@ -125,4 +129,8 @@ def encode(
     if len(report.skipped) > _NAMED:
         print(f"{who}left out: {len(report.skipped) - _NAMED} more, named in the cache's manifest.json")
     if report.cache is not None:
+        if chosen is not None and measured is not None:
+            # Training finds it there; it is of the split's clips, whichever of them this cache holds.
+            write_motion(out / MOTION_FILE, measured, made={"command": "data encode", "split": chosen.name})
+            print(f"{out / MOTION_FILE}: the translation scale of the split")
         print(f"{out}: {len(report.cache)} windows, {len(set(report.cache.clusters))} clusters")
