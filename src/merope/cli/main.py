@@ -231,6 +231,21 @@ COMMANDS: dict[str, Command | Group] = {
             ),
         },
     ),
+    "history": Group(
+        "images of other traversals near a pose",
+        {
+            "index": Command(
+                "merope.cli.history.index",
+                "index",
+                "index the poses of clips by place, world and drive; no frame is decoded",
+            ),
+            "query": Command(
+                "merope.cli.history.query",
+                "query",
+                "find the frames that saw what a camera on a path sees, or donors beside the path",
+            ),
+        },
+    ),
     "worlds": Group(
         "procedural streets",
         {

@@ -1,0 +1,1 @@
+"""``merope history``: images of other traversals near a pose."""

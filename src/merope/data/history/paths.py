@@ -1,0 +1,147 @@
+"""The camera path that a search starts from: what has to be known of it, and of the clips that are indexed."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from merope.cameras import CameraModel
+from merope.data.clip import Clip
+from merope.data.history.shards import HistoryError, whole_clip
+from merope.errors import TrajectoryError
+from merope.geometry.poses import Poses
+
+# Provenance entries by which a clip says where it is.
+WORLD, TRAVERSAL = "world", "traversal"
+# A camera that moves less than this between two frames has no direction of travel: noise of poses is of centimetres.
+_MOVES = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class QueryPath:
+    """Poses of one camera in one world, in metres.
+
+    Raises:
+        HistoryError: if the unit is not metres or the world has no name.
+    """
+
+    poses: Poses
+    lens: CameraModel
+    world: str
+    """What the poses are relative to, as the index calls it."""
+    clip: tuple[str, str] | None = None
+    """Source and name of the clip that the path is of; its own frames are no history. A window "ID@00049" is of clip ID."""
+    traversal: str | None = None
+    """The drive that the path is of. Without it that of the clip in the index, if it is there, else the clip itself."""
+
+    def __post_init__(self) -> None:
+        if self.poses.unit != "m":
+            raise HistoryError(
+                f"distances of a search are metres, and the unit of the poses is {self.poses.unit!r}. Say unit='m' "
+                "(--unit m) if a length of 1 is a metre."
+            )
+        if not self.world:
+            raise HistoryError("world must name what the poses are relative to (--world).")
+
+    @classmethod
+    def of_clip(cls, clip: Clip, *, world: str | None = None, traversal: str | None = None) -> "QueryPath":
+        """The cameras of a clip, in the world that it names itself unless ``world`` does.
+
+        Raises:
+            ClipError: if nothing says which world its poses are in, or they are not in metres.
+        """
+        world, traversal = place_of(clip, world=world, traversal=traversal)
+        try:
+            return cls(
+                poses=clip.poses.with_times(torch.tensor(clip.times)),
+                lens=clip.lens,
+                world=world,
+                clip=(clip.source, clip.clip_id),
+                traversal=traversal,
+            )
+        except HistoryError as error:
+            raise clip.error(error) from None
+
+    def __len__(self) -> int:
+        return len(self.poses)
+
+    def every(self, step: int) -> "QueryPath":
+        """Every ``step``-th pose.
+
+        Raises:
+            ValueError: if ``step`` is not positive.
+        """
+        if step < 1:
+            raise ValueError(f"step must be at least 1; got {step}.")
+        return QueryPath(
+            poses=self.poses[::step],
+            lens=self.lens,
+            world=self.world,
+            clip=self.clip,
+            traversal=self.traversal,
+        )
+
+
+def place_of(clip: Clip, *, world: str | None, traversal: str | None) -> tuple[str, str]:
+    """World and traversal of a clip: as given, else as the clip's provenance says ("world", "traversal").
+
+    A clip that does not say its traversal is one of its own.
+
+    Raises:
+        ClipError: if nobody says the world.
+    """
+    said_world, said_traversal = (_said(clip, name) for name in (WORLD, TRAVERSAL))
+    world = world or said_world
+    if world is None:
+        raise clip.error(
+            "nothing says which world its poses are in, and poses of two worlds cannot be compared. Name the world that all "
+            'these clips share with world (--world NAME), or write "world" into the provenance of each.'
+        )
+    return world, traversal or said_traversal or whole_clip(clip.source, clip.clip_id)
+
+
+def _said(clip: Clip, name: str) -> str | None:
+    value = clip.provenance.get(name)
+    if value is not None and not (isinstance(value, str) and value):
+        raise clip.error(f"{name!r} in its provenance is {value!r:.60} and no text.")
+    return value
+
+
+def sideways(poses: Poses) -> Float[np.ndarray, "time 3"]:
+    """The direction to the right of the path at each pose, unit vectors in the world: down x the direction of travel.
+
+    Travel is from the last pose before that is 0.5 m away to the first one after, so that a camera that stands has the
+    direction in which it came or goes on. Down is the camera's y axis: the camera may look anywhere along the horizon.
+
+    Raises:
+        TrajectoryError: if the path does not move by 0.5 m, or goes straight up or down.
+    """
+    travel = _directions_of_travel(poses.center_world.numpy())
+    right = np.cross(poses.R_world_cam[:, :, 1].numpy(), travel)
+    lengths = np.linalg.norm(right, axis=1, keepdims=True)
+    if lengths.min() < 1e-3:
+        raise TrajectoryError(
+            "the path goes straight up or down as its camera sees it, so nothing is to the side of it."
+        )
+    return right / lengths
+
+
+def _directions_of_travel(centers: Float[np.ndarray, "time 3"]) -> np.ndarray:
+    travel = np.full(centers.shape, np.nan)
+    for number, center in enumerate(centers):
+        away = np.linalg.norm(centers - center, axis=1) >= _MOVES
+        before, after = np.flatnonzero(away[:number]), np.flatnonzero(away[number:])
+        start = centers[before[-1]] if len(before) else center
+        stop = centers[number + after[0]] if len(after) else center
+        length = np.linalg.norm(stop - start)
+        if length >= _MOVES:
+            travel[number] = (stop - start) / length
+    known = np.flatnonzero(~np.isnan(travel[:, 0]))
+    if len(known) == 0:
+        raise TrajectoryError(
+            f"the path moves by less than {_MOVES} m, so it has no direction and nothing is to the side of it."
+        )
+    # Where it turns back on itself, or is too short for two such poses, the nearest direction in time stands in.
+    nearest = np.abs(np.arange(len(centers))[:, None] - known).argmin(axis=1)
+    return travel[known[nearest]]
