@@ -155,7 +155,7 @@ def comma(tmp_path, **changes):
     folder = tmp_path / "global_pose"
     write_poses(folder, poses, format="comma2k19")
     for name, array in changes.items():
-        (folder / name).unlink()
+        (folder / name).unlink(missing_ok=True)
         if array is not None:
             np.save(folder / f"{name}.npy", array)
     return folder
@@ -174,6 +174,8 @@ def comma(tmp_path, **changes):
         ({"frame_positions": np.full((4, 3), np.nan)}, "entry 0 holds a value that is not finite"),
         ({"frame_orientations": np.full((4, 4), 1.0)}, "entry 0: the quaternion should have unit length"),
         ({"frame_orientations": np.full((4, 4), "a")}, "must hold real numbers"),
+        ({"frame_velocities": np.zeros((4, 2))}, r"must hold an array \[T, 3\]; got shape \[4, 2\]"),
+        ({"frame_gps_times": np.zeros((3, 2))}, "frame_times has 4, frame_gps_times has 3"),
     ],
 )
 def test_broken_comma2k19_folders_are_diagnosed(tmp_path, changes, words):

@@ -14,6 +14,9 @@ from merope.geometry.poses import Poses
 from merope.geometry.rotations import matrix_to_quaternion
 
 _COLUMNS = {"frame_positions": 3, "frame_orientations": 4, "frame_times": None}
+_VELOCITIES = "frame_velocities"
+_GPS_TIMES = "frame_gps_times"
+_OPTIONAL = {_VELOCITIES: 3, _GPS_TIMES: 2}
 
 
 def read_comma2k19(path: Path, options: ReadOptions) -> RawPoses:
@@ -21,13 +24,17 @@ def read_comma2k19(path: Path, options: ReadOptions) -> RawPoses:
 
     Positions are metres in the Earth-centred, Earth-fixed frame, 6.4e6 from its origin: they stay float64. The matrix of
     the quaternion (w, x, y, z) takes the camera's forward, right and down to that frame, as velocities show.
+
+    frame_velocities and frame_gps_times, where they are there, need a row for each frame too. Notes say how well positions
+    and velocities agree, and when the first frame was taken.
     """
     if not path.is_dir():
         kind = "does not exist" if not path.exists() else "is a file"
         raise PoseFileError(
             f"{path} {kind}; name the folder with frame_positions, frame_orientations and frame_times (global_pose)."
         )
-    arrays = {name: _load(path, name, columns) for name, columns in _COLUMNS.items()}
+    columns = _COLUMNS | {name: count for name, count in _OPTIONAL.items() if _file(path, name)}
+    arrays = {name: _load(path, name, count) for name, count in columns.items()}
     positions, quaternions, times = (arrays[name] for name in _COLUMNS)
     counts = {name: len(array) for name, array in arrays.items()}
     if len(set(counts.values())) > 1:
@@ -45,8 +52,27 @@ def read_comma2k19(path: Path, options: ReadOptions) -> RawPoses:
         quaternions[:, [1, 2, 3, 0]],
         meaning="Rows are w x y z",
     )
-    note = "the world is the Earth-centred, Earth-fixed frame: up is away from its origin, and differs along the path"
-    return RawPoses(matrices=matrices, places=places, times=times, notes=(note,))
+    notes = [
+        "the world is the Earth-centred, Earth-fixed frame: up is away from its origin, and differs along the path"
+    ]
+    if _VELOCITIES in arrays and len(times) > 2:
+        off = _velocity_error(positions, times, arrays[_VELOCITIES])
+        notes.append(
+            f"positions move as {_VELOCITIES} say, to {off:.2g} m/s (root mean square over frames, of central differences)"
+        )
+    if _GPS_TIMES in arrays:
+        week, seconds = arrays[_GPS_TIMES][0].tolist()
+        notes.append(
+            f"frame 0 was taken in GPS week {week:.0f}, {seconds:.3f} s into it; times count from elsewhere"
+        )
+    return RawPoses(matrices=matrices, places=places, times=times, notes=tuple(notes))
+
+
+def _velocity_error(positions: np.ndarray, times: np.ndarray, velocities: np.ndarray) -> float:
+    """Root mean square length of what is between finite differences of positions and velocities, m/s."""
+    spacing = (times[2:] - times[:-2])[:, None]
+    off = (positions[2:] - positions[:-2]) / spacing - velocities[1:-1]
+    return float(np.sqrt((off**2).sum(axis=1).mean()))
 
 
 def _file(path: Path, name: str) -> Path | None:
