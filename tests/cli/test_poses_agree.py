@@ -40,7 +40,7 @@ def medians(report: dict, reading: str = "as read") -> dict[int, float]:
 def test_realestate10k_poses_are_those_of_their_frames(clip, expected, capsys):
     path = shared_file(RE10K + clip + ".txt")
     # Of the longer clips a third of the pairs, which costs some digits.
-    pairs, slack = ("24", 0.1) if clip.endswith("16f") else ("8", 0.25)
+    pairs, slack = ("24", 0.1) if clip.endswith("16f") else ("6", 0.25)
     flags = ["--format", "realestate10k", "--gap", "1", "--pairs", pairs]
     report = agree(capsys, shared_file(RE10K + clip + ".mp4"), path, *flags)
     assert (report["best"]["shift"], report["best"]["reading"]) == (0, "as read")
@@ -49,7 +49,7 @@ def test_realestate10k_poses_are_those_of_their_frames(clip, expected, capsys):
         assert found[shift] == pytest.approx(value, rel=slack)
 
 
-def kitti(capsys, gap: int) -> dict:
+def kitti(capsys, *, gap: int, pairs: int) -> dict:
     folder = "data/kitti_odom/video/"
     calibration = shared_file(folder + "06_calib.txt")
     flags = [
@@ -78,7 +78,7 @@ def kitti(capsys, gap: int) -> dict:
 
 
 def test_kitti_at_three_frames_tells_shifts_and_directions_apart(capsys):
-    report = kitti(capsys, 3)
+    report = kitti(capsys, gap=3, pairs=6)
     found = medians(report)
     assert (report["best"]["shift"], report["best"]["reading"]) == (0, "as read")
     assert found[0] == pytest.approx(0.41, rel=0.25)
@@ -87,11 +87,17 @@ def test_kitti_at_three_frames_tells_shifts_and_directions_apart(capsys):
     assert medians(report, "inverted")[0] == pytest.approx(2.5, rel=0.25)
 
 
+def test_kitti_from_frame_to_frame_still_tells_shifts_apart(capsys):
+    found = medians(kitti(capsys, gap=1, pairs=5))
+    # Over all pairs 0.29, and 0.46 to 0.58 when shifted; five pairs leave the order.
+    assert found[0] < 0.4 and all(found[shift] > 1.3 * found[0] for shift in (-2, -1, 1, 2))
+
+
 def test_ac3d_poses_lead_their_frames(capsys):
     folder = "data/re10k/ac3d/018f7907401f2fef"
     report = agree(
         capsys, shared_file(folder + ".mp4"), shared_file(folder + ".camera_info.json"), "--format", "ac3d",
-        "--gap", "15", "--pairs", "8",
+        "--gap", "15", "--pairs", "6",
     )  # fmt: skip
     found = medians(report)
     assert report["best"]["shift"] == -1
@@ -121,7 +127,7 @@ def test_a_device_turns_as_its_poses_say(tmp_path, camera, unturned_deg, turned_
         shutil.copy(picture, tmp_path)
     flags = ["--lens", folder / "calibration.json", "--lens-camera", camera, "--gap", "2", "--max-shift", "0"]
     report = agree(capsys, tmp_path, folder / "aria_trajectory.csv", "--format", "aria", *flags)
-    assert report["unturned_deg"] == pytest.approx(unturned_deg, abs=0.01)
+    assert report["unturned_deg"] == pytest.approx(unturned_deg, abs=0.015)
     assert report["turned_deg"] == pytest.approx(turned_deg, abs=slack)
 
 

@@ -190,7 +190,7 @@ def test_frames_come_from_videos_and_from_folders_of_pictures(tmp_path):
     with pytest.raises(MeropeError, match="cannot be decoded"):
         open_footage(tmp_path / "bad.mp4")
     (tmp_path / "400a.png").write_bytes(b"no picture")
-    with pytest.raises(MeropeError, match="400a.png cannot be read"):
+    with pytest.raises(MeropeError, match=r"400a\.png cannot be read"):
         list(open_footage(tmp_path).frames([4]))
     (tmp_path / "empty").mkdir()
     with pytest.raises(MeropeError, match="holds no pictures"):

@@ -4,12 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import av
 import numpy as np
 from jaxtyping import UInt8
-from PIL import Image
 
-from merope.data.video import require_increasing
+from merope.data.video import decoded_frames, read_pictures, require_increasing
 from merope.errors import MeropeError
 
 PICTURES = (".png", ".jpg", ".jpeg")
@@ -38,10 +36,10 @@ class Footage:
         if wanted[-1] >= self.count:
             raise MeropeError(f"{self.path} ends before frame {wanted[-1]}: it has {self.count} frames.")
         if self.pictures:
-            yield from (_picture(self.pictures[index]) for index in wanted)
+            yield from (read_pictures([self.pictures[index]])[0] for index in wanted)
             return
         chosen, found = set(wanted), 0
-        for number, frame in enumerate(_decoded(self.path)):
+        for number, frame in enumerate(decoded_frames(self.path)):
             if number in chosen:
                 found += 1
                 yield frame.to_ndarray(format="rgb24")
@@ -67,24 +65,7 @@ def open_footage(path: str | Path) -> Footage:
     if not path.exists():
         raise FileNotFoundError(2, "No such video or folder of pictures", str(path))
     # Headers of containers are wrong about it too often.
-    count = sum(1 for _ in _decoded(path))
+    count = sum(1 for _ in decoded_frames(path))
     if count == 0:
         raise MeropeError(f"{path} holds no video frames.")
     return Footage(path, (), count)
-
-
-def _decoded(path: Path) -> Iterator[av.VideoFrame]:
-    try:
-        with av.open(str(path)) as container:
-            yield from container.decode(container.streams.video[0])
-    except (av.FFmpegError, IndexError) as error:
-        raise MeropeError(f"{path} cannot be decoded as a video ({error}); is the file complete?") from error
-
-
-def _picture(path: Path) -> Frame:
-    try:
-        with Image.open(path) as image:
-            return np.asarray(image.convert("RGB"))
-    # Pillow raises SyntaxError for a damaged chunk of a PNG.
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise MeropeError(f"{path} cannot be read as a picture ({error}); is the file complete?") from error

@@ -86,7 +86,7 @@ def read_video(path: str | os.PathLike[str], indices: Sequence[int] | None = Non
     wanted = None if indices is None else set(require_increasing(indices))
     rate = read_header(path).fps
     frames = []
-    for number, frame in enumerate(_decoded(Path(path))):
+    for number, frame in enumerate(decoded_frames(Path(path))):
         if wanted is None or number in wanted:
             frames.append(frame.to_ndarray(format="rgb24"))
         if wanted is not None and len(frames) == len(wanted):
@@ -140,7 +140,7 @@ def frame_times(path: str | os.PathLike[str]) -> Iterator[float]:
         MeropeError: if the file cannot be decoded, holds no frames, or its times do not increase.
     """
     path, latest = Path(path), None
-    for number, frame in enumerate(_decoded(path)):
+    for number, frame in enumerate(decoded_frames(path)):
         if frame.pts is None or frame.time_base is None:
             raise MeropeError(f"{path} does not say when its frame {number} is shown")
         time = float(frame.pts * frame.time_base)
@@ -176,7 +176,7 @@ def _opened(path: Path) -> Iterator[tuple[av.container.InputContainer, av.VideoS
         raise MeropeError(f"{path} cannot be decoded as a video ({reason}); is the file complete?") from error
 
 
-def _decoded(path: Path) -> Iterator[av.VideoFrame]:
+def decoded_frames(path: Path) -> Iterator[av.VideoFrame]:
     """The frames of a video from the first on; one that the decoder had to make up in part is refused."""
     with _opened(path) as (container, stream):
         for number, frame in enumerate(container.decode(stream)):

@@ -68,12 +68,16 @@ def agree(
     from merope.data.pose_files import load_pose_file
 
     found = load_pose_file(poses, format=read.required_format(), options=read.options())
-    footage = open_footage(video)
-    height, width = next(footage.frames([0])).shape[:2]
     flags = {"format": lens_format, "camera": lens_camera, "height": lens_height, "width": lens_width}
     calibration = None if lens is None else load_calibration(lens, **flags)  # type: ignore[arg-type]
-    view = _lens(found, calibration, resize=resize_lens, size=(height, width))
+    if calibration is None and found.camera is None and found.format != "realestate10k":
+        raise UsageError(
+            "the pose file has no lens. Name a calibration file of the frames: --lens (docs/lenses.md)."
+        )
     cameras = _cameras(found, calibration, read)
+    footage = open_footage(video)
+    height, width = next(footage.frames([0])).shape[:2]
+    view = _lens(found, calibration, resize=resize_lens, size=(height, width))
     if start >= len(found.poses):
         raise UsageError(f"--start {start} is beyond the {len(found.poses)} poses.")
     matches = match_frames(footage, frame_pairs(footage.count, gap=gap, at_most=pairs), progress=not json)
@@ -143,13 +147,9 @@ def _lens(
         lens = calibration.lens
     elif poses.camera is not None:
         lens = CameraModel.from_dict(poses.camera)
-    elif poses.format == "realestate10k":
-        # Its intrinsics are shares of the picture, whatever its size.
-        lens = realestate10k_lens(poses.source, height=height, width=width)
     else:
-        raise UsageError(
-            "the pose file has no lens. Name a calibration file of the frames: --lens (docs/lenses.md)."
-        )
+        # RealEstate10K: its intrinsics are shares of the picture, whatever its size.
+        lens = realestate10k_lens(poses.source, height=height, width=width)
     if lens.view_shape:
         raise MeropeError(
             f"{poses.source} has a lens for each of {tuple(lens.view_shape)} frames; one lens for all is needed: --lens."
