@@ -44,10 +44,10 @@ class MakeFlags(WriteFlags):
     lens: Path | None = None
     """JSON file of the lens that is written beside the poses (`CameraModel.to_dict`)."""
     fov_x_deg: float | None = None
-    """Horizontal field of view of a pinhole lens, degrees, in place of --lens; goes with --height and --width."""
-    height: int | None = None
+    """Horizontal field of view of a pinhole lens, degrees, in place of --lens; goes with the two below."""
+    image_height: int | None = None
     """Height of its image in pixels."""
-    width: int | None = None
+    image_width: int | None = None
     """Width of its image in pixels."""
 
     def camera(self) -> "CameraModel | None":
@@ -59,20 +59,20 @@ class MakeFlags(WriteFlags):
         from merope.cameras import Pinhole
         from merope.data.lens_files import read_lens
 
-        pinhole = (self.fov_x_deg, self.height, self.width)
+        pinhole = (self.fov_x_deg, self.image_height, self.image_width)
         if self.lens is not None:
             if pinhole != (None, None, None):
                 raise UsageError(
-                    "--lens is a whole lens; leave --fov-x-deg, --height and --width out, or --lens."
+                    "--lens is a whole lens; leave --fov-x-deg, --image-height and --image-width out, or --lens."
                 )
             return read_lens(self.lens)
-        if self.fov_x_deg is None and self.height is None and self.width is None:
+        if self.fov_x_deg is None and self.image_height is None and self.image_width is None:
             return None
-        if self.fov_x_deg is None or self.height is None or self.width is None:
+        if self.fov_x_deg is None or self.image_height is None or self.image_width is None:
             raise UsageError(
-                "--fov-x-deg, --height and --width describe a pinhole lens together; give all three."
+                "--fov-x-deg, --image-height and --image-width describe a pinhole lens together; give all three."
             )
-        return Pinhole.from_fov(fov_x_deg=self.fov_x_deg, height=self.height, width=self.width)
+        return Pinhole.from_fov(fov_x_deg=self.fov_x_deg, height=self.image_height, width=self.image_width)
 
 
 def _make(preset: Preset, flags: MakeFlags) -> None:
@@ -85,7 +85,7 @@ def _make(preset: Preset, flags: MakeFlags) -> None:
         print(f"focal length {_span(factors.tolist())} times that of the first frame")
         if camera is None:
             print(
-                "no lens is written; give one (--lens, or --fov-x-deg, --height and --width) for those of all frames"
+                "no lens is written; --lens, or --fov-x-deg with --image-height and --image-width, gives one"
             )
         else:
             camera = camera.zoomed(factors)
