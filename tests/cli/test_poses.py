@@ -1,16 +1,19 @@
 """`merope poses inspect | convert | plot`: what they print, what they write, and what they refuse."""
 
 import json
+import shlex
 from dataclasses import fields
 from inspect import signature
 
 import numpy as np
 import pytest
+import torch
 
 from merope.cli.main import run
 from merope.cli.pose_options import ReadFlags
 from merope.data import ReadOptions, read_poses, write_poses
 from merope.data.pose_formats import FORMATS
+from merope.geometry.poses import Poses
 from tests.support.drives import drive
 from tests.support.shared import REPOSITORY
 
@@ -151,3 +154,87 @@ def test_plot_draws_several_files(kitti, tmp_path, ending, start, capsys, monkey
 def test_plot_refuses_by_name(kitti, arguments, message, capsys):
     assert poses("plot", kitti, *arguments) == 2
     assert message in capsys.readouterr().err
+
+
+def _kitti_like(axes=None, direction=None, change=lambda matrices: matrices):
+    def write(path):
+        write_poses(path, drive(41, turn_deg=90, turning=0.4), format="kitti", direction=direction, axes=axes)
+        np.savetxt(path, change(np.loadtxt(path).reshape(-1, 3, 4)).reshape(-1, 12), fmt="%.17g")
+        return "kitti"
+
+    return write
+
+
+def _mirrored(matrices):
+    return matrices * np.array([1, -1, 1])[:, None]
+
+
+def _centimetres(matrices):
+    return matrices * np.array([1, 1, 1, 100])
+
+
+def timed(poses):
+    return Poses(
+        R_world_cam=poses.R_world_cam,
+        center_world=poses.center_world,
+        times=torch.arange(len(poses)) / 10,
+        unit=poses.unit,
+    )
+
+
+def _tum(columns, per_second=1.0):
+    def write(path):
+        write_poses(path, timed(drive(41, turn_deg=90, turning=0.4)), format="tum")
+        rows = np.loadtxt(path)[:, columns]
+        rows[:, 0] *= per_second
+        np.savetxt(path, rows, fmt="%.17g")
+        return "tum"
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        _kitti_like(direction="world-to-camera"),
+        _kitti_like(axes="opengl"),
+        _kitti_like(axes="flu"),
+        _kitti_like(axes="opengl", direction="world-to-camera"),
+        _kitti_like(change=_mirrored),
+        _kitti_like(change=_centimetres),
+        _kitti_like(change=lambda matrices: matrices.round(2)),
+        _tum([0, 1, 2, 3, 7, 4, 5, 6]),
+        _tum(list(range(8)), 1000.0),
+    ],
+    ids=["w2c", "opengl", "flu", "opengl w2c", "mirrored", "centimetres", "rounded", "wxyz", "milliseconds"],
+)
+def test_every_command_that_is_suggested_runs_and_one_of_them_mends_the_file(
+    tmp_path, monkeypatch, capsys, write
+):
+    """Followed to the end, the suggestions lead to the drive as it was."""
+    format = write(tmp_path / "a file.txt")
+    monkeypatch.chdir(tmp_path)
+    waiting, tried, reached = [["inspect", "a file.txt", "--format", format]], set(), []
+    while waiting:
+        command = waiting.pop()
+        if tuple(command) in tried:
+            continue
+        tried.add(tuple(command))
+        if command[0] == "inspect":
+            assert poses(*command, "--json") == 0
+            waiting += [shlex.split(line)[2:] for line in json.loads(capsys.readouterr().out)["commands"]]
+        elif command[0] == "convert":
+            assert poses(*command, "--overwrite") == 0
+            capsys.readouterr()
+            reached.append(read_poses("poses.json", format="merope"))
+    assert len(tried) < 20
+    true = drive(41, turn_deg=90, turning=0.4).rebase_to_first().T_world_cam
+    assert min((found.rebase_to_first().T_world_cam - true).abs().max() for found in reached) < 0.02
+
+
+def test_without_a_cure_no_command_follows(tmp_path, capsys):
+    _kitti_like(change=lambda matrices: matrices * np.array([2, 2, 2, 1]))(tmp_path / "a")
+    assert poses("inspect", tmp_path / "a", "--format", "kitti") == 0
+    text = capsys.readouterr().out
+    assert "not-orthonormal" in text
+    assert "next:" not in text

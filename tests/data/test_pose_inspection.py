@@ -157,6 +157,81 @@ def test_a_wrong_quaternion_order_is_flagged_by_the_heading(tmp_path):
     assert (mended.verdict.outcome, mended.reading.quaternion_order) == ("agrees", "wxyz")
 
 
+@pytest.mark.parametrize(("yaw_deg", "outcome"), [(70, "disagrees"), (90, "agrees")])
+def test_a_wrong_quaternion_order_is_not_taken_for_right_where_it_comes_out_nearly_so(
+    tmp_path, yaw_deg, outcome
+):
+    # About one axis the other order looks along (sin, -cos) where the right one looks along (sin, cos).
+    turn = torch.from_numpy(Rotation.from_euler("y", yaw_deg, degrees=True).as_matrix())
+    poses = drive(41).transformed(turn, torch.zeros(3))
+    np.savetxt(tmp_path / "a", tum_rows(poses, np.arange(41) * 0.1, order="wxyz"), fmt="%.17g")
+    found = inspect(tmp_path / "a", "tum")
+    assert found.reading.heading == pytest.approx(-np.cos(2 * np.deg2rad(yaw_deg)))
+    assert found.verdict.outcome == outcome
+    if outcome == "disagrees":
+        assert flags(found, "convention") == [("--quaternion-order wxyz",)]
+    else:
+        assert "wxyz, which this motion does not tell apart" in found.verdict.text
+
+
+def test_where_a_motion_fits_both_directions_an_agreement_says_so(tmp_path):
+    write_poses(tmp_path / "even", drive(41), format="kitti")
+    assert inspect(tmp_path / "even").verdict.text.endswith(
+        "; so they do as world-to-camera opengl, which this motion does not tell apart"
+    )
+    write_poses(tmp_path / "uneven", drive(41, turn_deg=90, turning=0.4), format="kitti")
+    assert inspect(tmp_path / "uneven").verdict.text.endswith(", as read")
+
+
+def test_a_long_step_is_not_called_millimetres_where_the_direction_is_wrong(tmp_path):
+    quarter = torch.tensor([[0, 0, 1], [0, 1, 0], [-1, 0, 0]], dtype=torch.float64)
+    poses = drive(41, length=40, turn_deg=90, turning=0.8)
+    sideways = Poses(
+        R_world_cam=poses.R_world_cam @ quarter,
+        center_world=poses.center_world + torch.tensor([5e3, 0, 2e3]),
+        unit="m",
+    )
+    found = inspect(write_rows(tmp_path / "a", sideways.T_cam_world))
+    assert found.verdict.outcome != "disagrees"
+    ((first, *scales),) = flags(found, "unit")
+    assert first == "--direction world-to-camera"
+    assert scales
+    assert flags(inspect(tmp_path / "a", direction="world-to-camera"), "unit") == []
+    # Where the motion speaks for the other direction itself, that comes before any scale.
+    ahead = poses.transformed(torch.eye(3, dtype=torch.float64), torch.tensor([5e3, 0, 2e3]))
+    found = inspect(write_rows(tmp_path / "b", ahead.T_cam_world))
+    assert flags(found, "convention") == [("--direction world-to-camera",)]
+    assert flags(found, "unit") == [()]
+
+
+def test_rotations_that_alone_are_transposed_are_told_from_other_axes(tmp_path):
+    poses = drive(41, turn_deg=150)
+    matrices = poses.T_world_cam.clone()
+    matrices[:, :3, :3] = poses.R_world_cam.mT
+    found = inspect(write_rows(tmp_path / "a", matrices))
+    assert flags(found, "transposed") == [()]
+    assert flags(found, "convention") == []
+    assert flags(inspect(write_rows(tmp_path / "b", poses.T_world_cam)), "transposed") == []
+
+
+def test_a_camera_of_several_may_look_back(tmp_path):
+    poses = drive(41, turn_deg=90, turning=0.4)
+    backwards = torch.diag(torch.tensor([-1.0, 1.0, -1.0], dtype=torch.float64))
+    rows = tmp_path / "a"
+    write_rows(rows, in_axes(poses, backwards))
+    assert inspect(rows).verdict.outcome == "disagrees"
+    found = inspect(rows, camera="rear")
+    assert found.verdict.outcome == "silent"
+    assert "one of several" in found.verdict.text
+    assert found.findings == ()
+
+
+def test_centres_beyond_the_earth_are_no_metres(tmp_path):
+    far = drive(41).transformed(torch.eye(3, dtype=torch.float64), torch.tensor([0, 1e20, 0]))
+    write_poses(tmp_path / "a", far, format="kitti")
+    assert "farther than anything on Earth" in next(f.text for f in inspect(tmp_path / "a").findings)
+
+
 @pytest.mark.parametrize(("name", "per_second"), [("ns", 1e9), ("us", 1e6), ("ms", 1e3)])
 def test_stamps_in_another_unit_are_flagged(tmp_path, name, per_second):
     rows = tum_rows(drive(41, turn_deg=20), np.arange(41) * 0.05 * per_second)
@@ -298,6 +373,7 @@ def test_a_scaled_matrix_is_measured_and_refused(tmp_path):
     (finding,) = (finding for finding in found.findings if finding.kind == "not-orthonormal")
     assert "scaled by 2" in finding.text
     assert found.matrices.rt_r_error == pytest.approx(3)
+    assert found.reading.heading == pytest.approx(1, abs=1e-3)
     assert found.facts.summed_rotation_deg == pytest.approx(90)
 
 

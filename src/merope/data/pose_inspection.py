@@ -1,5 +1,6 @@
 """`inspect_poses`: what a pose file is, what its poses measure, what is odd about it, and which option would mend that."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -10,34 +11,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from merope.data.pose_facts import (
-    JUMP_DEG,
-    OUTLIER_MADS,
-    STATIC_DEG,
-    STATIC_METRES,
-    STATIC_SHARE,
-    PoseFacts,
-    TimeFacts,
-    pose_facts,
-)
+from merope.data.pose_facts import PoseFacts, pose_facts
 from merope.data.pose_files import settled
+from merope.data.pose_findings import LARGEST, Finding, motion_findings, time_findings, unit_findings
 from merope.data.pose_formats import FORMATS, PoseFormat, RawPoses
 from merope.data.pose_formats.recognition import array_head
-from merope.data.pose_readings import Reading, Verdict, judge, readings
+from merope.data.pose_readings import Reading, Verdict, fits_transposed, judge, readings
 from merope.data.pose_table import PoseFileError, ReadOptions, explain_columns, read_bytes, read_table
 from merope.geometry.poses import Unit
 
-STEP_METRES = (1e-3, 20.0)
-"""Median steps outside of this are no likely metres per frame."""
-SPEED_METRES = 100.0
-"""Metres a second beyond which a median speed is no likely one."""
-LARGEST = 1e30
-"""Beyond it squares and float32 overflow; no length in any unit is that long."""
-_LIKELY_STEP = (5e-3, 5.0)
-_LIKELY_SPACING = (1e-3, 10.0)
+_SHORTER = 0.1
+"""A path that is shorter than this share of the other speaks for its direction: far from the origin the wrong one swings."""
+_TURNING_DEG = 30.0
 _FREE = ("tum",)
 """Formats whose files come with quaternions of either order, and with stamps of any unit."""
-_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,15 +50,6 @@ class MatrixFacts:
     summed_arccos_deg: float
     """Sum of arccos((trace - 1) / 2) from each matrix to the next, as it is often given. The rounding of a file adds to
     small angles there; `PoseFacts.summed_rotation_deg` is without it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """Something odd, and command line flags that may mend it: alternatives, not a set."""
-
-    kind: str
-    text: str
-    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,8 +187,20 @@ def _inspected(
         R_world_cam, center_world = _as_they_are(raw.matrices, asked)
         findings.append(_refusal(error, matrices, options))
     facts = pose_facts(R_world_cam, center_world, times=stamps, metric=unit == "m")
-    verdict = judge(found, asked, moves=facts.moves and not facts.static)
-    if verdict.outcome == "disagrees":
+    verdict = judge(found, asked, moves=facts.moves and not facts.static, rig=options.camera is not None)
+    # On a path with few turns a matrix and its transpose are told apart by the camera's mounting alone.
+    turns = facts.turn_range_deg > _TURNING_DEG and verdict.outcome != "agrees" and options.camera is None
+    transposed = fits_transposed(raw.matrices, found) if turns else None
+    if transposed is not None:
+        findings.append(
+            Finding(
+                kind="transposed",
+                text=f"the cameras move the way they look (mean cosine {transposed:.2f}) if the rotations alone are "
+                "transposed, and under no reading of the file as it is: the rotations are of one direction, the positions "
+                "of the other. No flag mends that: transpose the rotations where the file comes from",
+            )
+        )
+    elif verdict.outcome == "disagrees":
         findings.append(
             Finding(
                 kind="convention",
@@ -218,9 +208,9 @@ def _inspected(
                 flags=tuple(_flags(reading.changes_from(asked)) for reading in verdict.better),
             )
         )
-    findings += unit_findings(facts, unit)
+    findings += [_after_direction(finding, verdict, found, asked) for finding in unit_findings(facts, unit)]
     if facts.times is not None and times is None:
-        findings += _time_findings(format, facts.times, options)
+        findings += time_findings(facts.times, options.time_unit, is_free=format in _FREE)
     findings += motion_findings(facts, unit)
     ids = raw.frame_ids
     return Inspection(
@@ -301,10 +291,12 @@ def _refusal(error: PoseFileError, matrices: MatrixFacts, options: ReadOptions) 
     """Why the file is refused as asked, and the flags that may mend it."""
     flags: tuple[str, ...] = ()
     kind = "refused"
-    if matrices.rt_r_error > options.tolerance:
+    # Readers take the error of the file's own matrices, which are the transposed ones for one direction.
+    worst = max(matrices.rt_r_error, matrices.r_rt_error)
+    if worst > options.tolerance:
         kind = "not-orthonormal"
-        if matrices.rt_r_error < 0.05:
-            flags = (f"--tolerance {_rounded_up(matrices.rt_r_error)}",)
+        if worst < 0.05:
+            flags = (f"--tolerance {_rounded_up(worst)}",)
     elif matrices.left_handed:
         kind, flags = "left-handed", ("--mirror x", "--mirror y", "--mirror z")
     return Finding(kind=kind, text=str(error), flags=flags)
@@ -315,126 +307,29 @@ def _rounded_up(value: float) -> str:
     return f"{np.ceil(value / magnitude * 1.0001) * magnitude:.0e}"
 
 
-def unit_findings(facts: PoseFacts, unit: Unit) -> list[Finding]:
-    """What speaks against the unit of a trajectory that moves ("unit"), or that nothing says it ("unit-unknown")."""
-    step, per = facts.median_step, "per pose"
-    if not facts.moves or facts.static:
-        return []
-    if unit == "m" and facts.speed is not None and facts.speed[1] > SPEED_METRES and step <= STEP_METRES[1]:
-        return [
-            Finding(
-                kind="unit",
-                text=f"the median speed would be {facts.speed[1]:.4g} m/s: lengths are not metres, or times not seconds",
-            )
-        ]
-    if unit != "normalized" and step > STEP_METRES[1]:
-        smaller = {"millimetres": 1e-3, "centimetres": 1e-2}
-        likely = {
-            name: factor
-            for name, factor in smaller.items()
-            if _LIKELY_STEP[0] <= step * factor <= _LIKELY_STEP[1]
-        }
-        return [
-            Finding(
-                kind="unit",
-                text=f"the median step is {step:.4g} {per}, too long for metres; "
-                + (" or ".join(likely) if likely else "another unit")
-                + "?",
-                flags=tuple(f"--scale {factor:g} --to-unit m" for factor in likely.values()),
-            )
-        ]
-    if unit == "m" and step < STEP_METRES[0]:
-        return [
-            Finding(
-                kind="unit",
-                text=f"the median step is {step:.4g} m {per}, too short for a moving camera: lengths that were normalised, "
-                "kilometres, or a camera that hardly moves",
-                flags=("--unit normalized",),
-            )
-        ]
-    if unit == "unknown":
-        return [
-            Finding(
-                kind="unit-unknown",
-                text=f"nothing says what a length of 1 is; the median step is {step:.4g}",
-                flags=("--unit m", "--unit normalized"),
-            )
-        ]
-    return []
-
-
-def _time_findings(format: str, times: TimeFacts, options: ReadOptions) -> list[Finding]:
-    spacing = times.median_spacing
-    if times.count < 2 or _LIKELY_SPACING[0] / 10 <= spacing <= _LIKELY_SPACING[1]:
-        return []
-    written = spacing / _SECONDS[options.time_unit]
-    likely = [
-        name
-        for name, seconds in _SECONDS.items()
-        if name != options.time_unit and _LIKELY_SPACING[0] <= written * seconds <= _LIKELY_SPACING[1]
-    ]
-    return [
-        Finding(
-            kind="times",
-            text=f"poses are {spacing:.4g} s apart, which is no rate of a video",
-            flags=tuple(f"--time-unit {name}" for name in likely) if format in _FREE else (),
-        )
-    ]
-
-
-def motion_findings(facts: PoseFacts, unit: Unit) -> list[Finding]:
-    """A camera that stands ("static"), or poses that repeat ("duplicates") or jump, and gaps in time."""
-    found = []
-    near = f"{STATIC_METRES:g} m" if unit == "m" else f"{STATIC_SHARE:g} of the largest coordinate"
-    if facts.static and facts.num_poses > 1:
-        found.append(
-            Finding(
-                kind="static",
-                text=f"the camera stands still: every pose is within {near} and {STATIC_DEG:g} deg of the first",
-            )
-        )
-    elif facts.duplicates:
-        found.append(
-            Finding(
-                kind="duplicates",
-                text=f"{len(facts.duplicates)} poses repeat the one before to the last digit: {_some(facts.duplicates)}",
-            )
-        )
-    if facts.step_jumps and not facts.static:
-        found.append(
-            Finding(
-                kind="jumps",
-                text=f"{len(facts.step_jumps)} steps are longer than the median by {OUTLIER_MADS:g} deviations (MAD) and by "
-                f"half: to poses {_some(facts.step_jumps)}",
-            )
-        )
-    if facts.rotation_jumps:
-        found.append(
-            Finding(
-                kind="rotation-jumps",
-                text=f"{len(facts.rotation_jumps)} turns of more than {JUMP_DEG:g} deg from one pose to the next: to poses "
-                f"{_some(facts.rotation_jumps)}",
-            )
-        )
-    if facts.times is not None and facts.times.gaps:
-        found.append(
-            Finding(
-                kind="gaps",
-                text=f"{len(facts.times.gaps)} gaps in time, the longest {facts.times.max_spacing:.4g} s, where "
-                f"{facts.times.median_spacing:.4g} s is usual: before poses {_some(facts.times.gaps)}",
-            )
-        )
-    return found
-
-
-def _some(indices: tuple[int, ...], most: int = 8) -> str:
-    return ", ".join(map(str, indices[:most])) + (", ..." if len(indices) > most else "")
+def _after_direction(
+    finding: Finding, verdict: Verdict, found: tuple[Reading, ...], asked: Reading
+) -> Finding:
+    """A finding about the unit, with the direction of the matrices before a scale: the wrong one makes any step long."""
+    if finding.kind != "unit":
+        return finding
+    if verdict.outcome == "disagrees":
+        return replace(finding, text=f"{finding.text} First mend the convention.", flags=())
+    other = next(reading for reading in found if reading.changes_from(asked).keys() == {"direction"})
+    if other.path_length > _SHORTER * asked.path_length:
+        return finding
+    return replace(
+        finding,
+        text=f"{finding.text} Or {other.direction} matrices, of a path of {other.path_length:.4g} in place of "
+        f"{asked.path_length:.4g}?",
+        flags=(_flags(other.changes_from(asked)), *finding.flags),
+    )
 
 
 def _flags(changes: Mapping[str, Any]) -> str:
     """Fields of `ReadOptions` as flags of the command line."""
     return " ".join(
-        f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
+        f"--{name.replace('_', '-')}" + ("" if value is True else f" {shlex.quote(str(value))}")
         for name, value in changes.items()
     )
 

@@ -16,6 +16,10 @@ FITS = 0.7
 """A reading explains the motion where the mean cosine between motion and viewing direction is at least this (45 degrees)."""
 CLEARLY = 0.3
 """A reading explains it better than another where its cosine is larger by more than this."""
+ORDER = 0.1
+"""... and the other order of quaternions, by more than this: a wrong one scrambles directions, and few come out right."""
+TRANSPOSED = (0.95, 0.1)
+"""Transposed rotations are said where the motion fits them this well, and better than all readings by more than this."""
 TIE = 0.05
 """Readings whose cosines differ by less are not told apart."""
 
@@ -54,8 +58,12 @@ class Verdict:
 def readings(
     matrices: Float[np.ndarray, "time 3 4"], *, quaternion_order: str | None = None
 ) -> tuple[Reading, ...]:
-    """Both directions under all axes conventions, for matrices as a file holds them."""
+    """Both directions under all axes conventions, for matrices as a file holds them; a scale of rotations is taken out."""
     found = []
+    with np.errstate(over="ignore"):
+        scale = np.cbrt(np.abs(np.linalg.det(matrices[:, :, :3]))).clip(1e-12)
+    rotations = matrices[:, :, :3] / scale[:, None, None]
+    matrices = np.concatenate([rotations, matrices[:, :, 3:]], axis=2)
     for direction in get_args(Direction):
         R_world_body, centers = _bodies(matrices, direction)
         motion, path_length, max_step = _motion(R_world_body, centers)
@@ -112,24 +120,47 @@ def _turning(R_world_body: Float[np.ndarray, "time 3 3"]) -> Float[np.ndarray, "
     return np.abs(turns).sum(axis=0) / total if total > 1e-6 else np.zeros(3)
 
 
-def judge(found: Sequence[Reading], asked: Reading, *, moves: bool) -> Verdict:
-    """What the motion says of the reading ``asked``, one of those ``found``; ``moves`` is whether the cameras do."""
+def fits_transposed(matrices: Float[np.ndarray, "time 3 4"], found: Sequence[Reading]) -> float | None:
+    """The cosine if the rotations alone stand transposed in the file, where only that explains the motion, else None.
+
+    No option reads such a file: its rotations are those of one direction and its positions those of the other.
+    """
+    turned = np.concatenate([matrices[:, :, :3].transpose(0, 2, 1), matrices[:, :, 3:]], axis=2)
+    heading = max(reading.heading for reading in readings(turned))
+    fits, better = TRANSPOSED
+    return heading if heading >= fits and heading - max(r.heading for r in found) > better else None
+
+
+def judge(found: Sequence[Reading], asked: Reading, *, moves: bool, rig: bool = False) -> Verdict:
+    """What the motion says of the reading ``asked``, one of those ``found``; ``moves`` is whether the cameras do.
+
+    ``rig`` says that the camera is one of several on a body, which look ahead, to the sides and back.
+    """
     if not moves:
         return Verdict(
             outcome="silent",
             text="the cameras do not move: nothing tells the direction or the axes of the matrices",
         )
     best = max(reading.heading for reading in found)
-    if asked.heading >= FITS and best - asked.heading <= CLEARLY:
+    same_order = max(
+        reading.heading for reading in found if reading.quaternion_order == asked.quaternion_order
+    )
+    if asked.heading >= FITS and best - asked.heading <= CLEARLY and best - same_order <= ORDER:
         return Verdict(
             outcome="agrees",
-            text=f"the cameras move the way they look (mean cosine {asked.heading:.2f}), as read",
+            text=f"the cameras move the way they look (mean cosine {asked.heading:.2f}), as read{_also(found, asked)}",
+        )
+    if rig:
+        return Verdict(
+            outcome="silent",
+            text=f"the camera, one of several, looks away from its motion (mean cosine {rounded(asked.heading)}), as those "
+            "at the sides and the back do: nothing tells the direction or the axes of the matrices",
         )
     fitting = [reading for reading in found if reading.heading >= max(best - TIE, FITS)]
     fewest = min((len(reading.changes_from(asked)) for reading in fitting), default=0)
     nearest = [reading for reading in fitting if len(reading.changes_from(asked)) == fewest]
     supported = [reading for reading in nearest if _explains_turns(reading, asked)]
-    if not supported or best - asked.heading <= CLEARLY:
+    if not supported or best - asked.heading <= (CLEARLY if best - same_order <= ORDER else ORDER):
         others = [" ".join(reading.changes_from(asked).values()) for reading in nearest]
         return Verdict(
             outcome="silent",
@@ -139,13 +170,33 @@ def judge(found: Sequence[Reading], asked: Reading, *, moves: bool) -> Verdict:
         )
     # The direction is confused more often than axes are.
     better = tuple(sorted(supported, key=lambda reading: reading.direction == asked.direction))
-    way = "backwards" if asked.heading <= -FITS else "mostly across their viewing direction"
+    way = (
+        "backwards"
+        if asked.heading <= -FITS
+        else "not quite the way they look"
+        if asked.heading >= FITS
+        else "mostly across their viewing direction"
+    )
     return Verdict(
         outcome="disagrees",
         text=f"as read, the cameras move {way} (mean cosine {rounded(asked.heading)}), which some do; they move forward "
         f"(up to {best:.2f}) if the file is read otherwise",
         better=better,
     )
+
+
+def _also(found: Sequence[Reading], asked: Reading) -> str:
+    """Readings in the other direction or quaternion order that the same motion fits as well, for the end of a sentence."""
+    as_well = []
+    for reading in found:
+        changes = reading.changes_from(asked)
+        other_direction = changes.keys() >= {"direction"} and "quaternion_order" not in changes
+        same_path = abs(reading.path_length - asked.path_length) <= 0.01 * asked.path_length
+        if reading.heading >= asked.heading - TIE and (
+            (other_direction and same_path) or changes.keys() == {"quaternion_order"}
+        ):
+            as_well.append(" ".join(changes.values()))
+    return f"; so they do as {' or '.join(as_well)}, which this motion does not tell apart" if as_well else ""
 
 
 def rounded(cosine: float) -> str:

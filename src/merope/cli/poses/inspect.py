@@ -50,7 +50,8 @@ def inspect(
 
         print(encoder.dumps({**found.to_dict(), "commands": commands}, indent=1))
         return
-    print("\n".join([*_lines(found), "", "next:", *(f"  {command}" for command in commands)]))
+    following = ["", "next:", *(f"  {command}" for command in commands)] if commands else []
+    print("\n".join([*_lines(found), *following]))
 
 
 def _commands(found: "Inspection", extra: str) -> list[str]:
@@ -69,14 +70,17 @@ def _commands(found: "Inspection", extra: str) -> list[str]:
         f"merope poses convert {start.replace(file, f'{file} poses.json', 1)} {flag} --to merope"
         for flag in scaling
     ]
-    if not commands or not any(finding.kind in _WRONG for finding in found.findings):
+    kinds = {finding.kind for finding in found.findings}
+    if not (kinds & _WRONG or (kinds & _DOUBTFUL and commands)):
         commands.append(f"merope poses convert {start.replace(file, f'{file} poses.json', 1)} --to merope")
         commands.append(f"merope poses plot {start} --out path.png")
     return commands
 
 
-_WRONG = {"convention", "unit", "times", "refused", "left-handed", "not-orthonormal"}
-"""Findings that are mended before a file is used."""
+_WRONG = {"refused", "left-handed", "not-orthonormal", "transposed"}
+"""Findings with which no other command is of use, and most refuse the file as well."""
+_DOUBTFUL = {"convention", "unit", "times"}
+"""Findings that are mended before a file is used, where a flag may do that."""
 
 
 def _lines(found: "Inspection") -> list[str]:
