@@ -39,14 +39,12 @@ def medians(report: dict, reading: str = "as read") -> dict[int, float]:
 @pytest.mark.parametrize(("clip", "expected"), CLIPS, ids=[clip for clip, _ in CLIPS])
 def test_realestate10k_poses_are_those_of_their_frames(clip, expected, capsys):
     path = shared_file(RE10K + clip + ".txt")
-    # Of the longer clips a third of the pairs, which costs some digits.
-    pairs, slack = ("24", 0.1) if clip.endswith("16f") else ("6", 0.25)
-    flags = ["--format", "realestate10k", "--gap", "1", "--pairs", pairs]
+    flags = ["--format", "realestate10k", "--gap", "1", "--pairs", "24"]
     report = agree(capsys, shared_file(RE10K + clip + ".mp4"), path, *flags)
     assert (report["best"]["shift"], report["best"]["reading"]) == (0, "as read")
     found = medians(report)
     for shift, value in zip((-1, 0, 1), expected, strict=True):
-        assert found[shift] == pytest.approx(value, rel=slack)
+        assert found[shift] == pytest.approx(value, rel=0.1)
 
 
 def kitti(capsys, *, gap: int, pairs: int) -> dict:

@@ -281,7 +281,7 @@ HOSTILE = {
     ),
     "code.yaml": "!!python/object/apply:os.system ['true']\n",
     "deep.json": "[" * 100_000,
-    "deep.yaml": "a: " + "[" * 5_000,
+    "deep.yaml": "a: " + "[" * 400,
     "cut.json": '{"value0": {"intrinsics": [',
     "tag.yaml": "camera_matrix: !!opencv-matrix 3\n",
     "tab.yaml": "cam0:\n\t- 1\n",

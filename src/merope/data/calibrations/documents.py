@@ -4,7 +4,6 @@ Nothing in a file is executed: YAML goes through PyYAML's safe loader, arrays ar
 """
 
 import io
-import json
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -19,6 +18,7 @@ from torch import Tensor
 
 from merope.data.calibrations.raw import CalibrationError
 from merope.data.pose_table import PoseFileError, read_bytes, read_text
+from merope.data.strict_json import parse_json
 from merope.geometry.rotations import project_to_so3, quaternion_to_matrix
 
 # Calibrations are kilobytes; a nuScenes table of all logs has a few megabytes.
@@ -54,7 +54,7 @@ def read_document(path: Path) -> Any:
     text = _text(path)
     if text.lstrip()[:1] in ("{", "["):
         try:
-            return _require_plain(path, json.loads(text), of_yaml=False)
+            return _require_plain(path, parse_json(text), of_yaml=False)
         except (ValueError, RecursionError) as error:
             raise CalibrationError(f"{path} is not JSON: {_brief(error)}.") from None
     if text.startswith("%YAML"):
