@@ -197,11 +197,19 @@ def test_a_long_step_is_not_called_millimetres_where_the_direction_is_wrong(tmp_
     assert first == "--direction world-to-camera"
     assert scales
     assert flags(inspect(tmp_path / "a", direction="world-to-camera"), "unit") == []
-    # Where the motion speaks for the other direction itself, that comes before any scale.
-    ahead = poses.transformed(torch.eye(3, dtype=torch.float64), torch.tensor([5e3, 0, 2e3]))
-    found = inspect(write_rows(tmp_path / "b", ahead.T_cam_world))
+
+
+@pytest.mark.parametrize("origin", [(5e3, 0, 2e3), (-5e3, 0, 2e3), (0, 0, 5e3), (0, 0, -5e3), (5e2, 0, 0)])
+def test_extrinsics_far_from_the_origin_are_told_wherever_it_lies(tmp_path, origin):
+    # Read the wrong way they swing about the origin, and forwards where it lies to one side.
+    moved = drive(41, length=40, turn_deg=90, turning=0.8).transformed(
+        torch.eye(3, dtype=torch.float64), torch.tensor(origin, dtype=torch.float64)
+    )
+    found = inspect(write_rows(tmp_path / "a", moved.T_cam_world))
     assert flags(found, "convention") == [("--direction world-to-camera",)]
-    assert flags(found, "unit") == [()]
+    assert flags(found, "unit") in ([()], [])
+    assert inspect(tmp_path / "a", direction="world-to-camera").findings == ()
+    assert inspect(write_rows(tmp_path / "b", moved.T_world_cam)).findings == ()
 
 
 def test_rotations_that_alone_are_transposed_are_told_from_other_axes(tmp_path):

@@ -16,12 +16,10 @@ from merope.data.pose_files import settled
 from merope.data.pose_findings import LARGEST, Finding, motion_findings, time_findings, unit_findings
 from merope.data.pose_formats import FORMATS, PoseFormat, RawPoses
 from merope.data.pose_formats.recognition import array_head
-from merope.data.pose_readings import Reading, Verdict, fits_transposed, judge, readings
+from merope.data.pose_readings import SHORTER, Reading, Verdict, fits_transposed, judge, readings
 from merope.data.pose_table import PoseFileError, ReadOptions, explain_columns, read_bytes, read_table
 from merope.geometry.poses import Unit
 
-_SHORTER = 0.1
-"""A path that is shorter than this share of the other speaks for its direction: far from the origin the wrong one swings."""
 _TURNING_DEG = 30.0
 _FREE = ("tum",)
 """Formats whose files come with quaternions of either order, and with stamps of any unit."""
@@ -316,7 +314,7 @@ def _after_direction(
     if verdict.outcome == "disagrees":
         return replace(finding, text=f"{finding.text} First mend the convention.", flags=())
     other = next(reading for reading in found if reading.changes_from(asked).keys() == {"direction"})
-    if other.path_length > _SHORTER * asked.path_length:
+    if other.path_length > SHORTER * asked.path_length:
         return finding
     return replace(
         finding,

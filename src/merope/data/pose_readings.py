@@ -18,6 +18,8 @@ CLEARLY = 0.3
 """A reading explains it better than another where its cosine is larger by more than this."""
 ORDER = 0.1
 """... and the other order of quaternions, by more than this: a wrong one scrambles directions, and few come out right."""
+SHORTER = 0.1
+"""A path of less than this share of the other's speaks for its direction: the wrong one swings about a far origin."""
 TRANSPOSED = (0.95, 0.1)
 """Transposed rotations are said where the motion fits them this well, and better than all readings by more than this."""
 TIE = 0.05
@@ -145,6 +147,15 @@ def judge(found: Sequence[Reading], asked: Reading, *, moves: bool, rig: bool = 
     same_order = max(
         reading.heading for reading in found if reading.quaternion_order == asked.quaternion_order
     )
+    shorter = _shorter(found, asked)
+    if asked.heading >= FITS and shorter:
+        return Verdict(
+            outcome="disagrees",
+            text=f"the cameras move the way they look as read (mean cosine {asked.heading:.2f}) and if read otherwise, but "
+            f"along {asked.path_length:.4g} as read and {shorter[0].path_length:.4g} otherwise: the longer path is a swing "
+            "about an origin far away, in the wrong direction",
+            better=shorter,
+        )
     if asked.heading >= FITS and best - asked.heading <= CLEARLY and best - same_order <= ORDER:
         return Verdict(
             outcome="agrees",
@@ -183,6 +194,20 @@ def judge(found: Sequence[Reading], asked: Reading, *, moves: bool, rig: bool = 
         f"(up to {best:.2f}) if the file is read otherwise",
         better=better,
     )
+
+
+def _shorter(found: Sequence[Reading], asked: Reading) -> tuple[Reading, ...]:
+    """Readings in the other direction that fit the motion along a path much shorter; those nearest to ``asked``."""
+    fitting = [
+        reading
+        for reading in found
+        if reading.direction != asked.direction
+        and reading.quaternion_order == asked.quaternion_order
+        and reading.heading >= FITS
+        and reading.path_length < SHORTER * asked.path_length
+    ]
+    fewest = min((len(reading.changes_from(asked)) for reading in fitting), default=0)
+    return tuple(reading for reading in fitting if len(reading.changes_from(asked)) == fewest)
 
 
 def _also(found: Sequence[Reading], asked: Reading) -> str:
