@@ -142,7 +142,7 @@ def poses_with(**changes):
         (put("meta.json", '{"format": "merope-clip-1", "fps": -1}'), "fps must be > 0"),
         (put("meta.json", '{"format": "merope-clip-1", "FPS": 1}'), "unknown entries"),
         (put("meta.json", '{"format": "merope-clip-1", "fps": 1' + "0" * 400 + "}"), "at most 10000"),
-        (put("meta.json", "[" * 100_000), "recursion"),
+        (put("meta.json", "[" * 100_000), "nested too deeply"),
         (put("lens.json", '{"model": []}'), "is no lens"),
         (put("lens.json", changed(lens().to_dict(), fx=[None])), "is no lens"),
         (put("lens.json", changed(lens().to_dict(), cx=10**400)), "is no lens"),

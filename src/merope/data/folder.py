@@ -18,6 +18,7 @@ from merope.data.clip import Clip, ClipError
 from merope.data.lens_files import read_lens
 from merope.data.pose_files import load_pose_file, write_poses
 from merope.data.pose_table import read_text
+from merope.data.strict_json import parse_json
 from merope.data.video import (
     Frames,
     frame_paths,
@@ -252,7 +253,7 @@ def _decoder(folder: Path, num_poses: int) -> tuple[Any, float | None]:
 def _read_meta(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
-    meta = json.loads(read_text(path))
+    meta = parse_json(read_text(path))
     if not isinstance(meta, dict) or meta.get("format") != _FORMAT:
         raise MeropeError(f'{path.name} is not of this format: it needs "format": "{_FORMAT}"')
     if unknown := sorted(set(meta) - _KNOWN_META):

@@ -1,10 +1,10 @@
 """Lenses in JSON files, as `CameraModel.to_dict` gives them."""
 
-import json
 from pathlib import Path
 
 from merope.cameras import CameraModel
 from merope.data.pose_table import read_text
+from merope.data.strict_json import parse_json
 from merope.errors import MeropeError
 
 
@@ -15,7 +15,7 @@ def read_lens(path: str | Path) -> CameraModel:
         MeropeError: if the file is missing or no lens.
     """
     try:
-        content = json.loads(read_text(Path(path)))
+        content = parse_json(read_text(Path(path)))
         if not isinstance(content, dict):
             raise ValueError(f"a lens is an object with 'model' and its parameters; got {content!r:.60}.")
         return CameraModel.from_dict(content)

@@ -1,5 +1,6 @@
 """From the records of nuScenes' tables to columns of numbers; `merope.data.nuscenes_tables` reads them."""
 
+import os
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -174,7 +175,7 @@ class _Calibrations:
 
 def _read_calibrations(folder: Path) -> _Calibrations:
     sensors: dict[str, str] | None = None
-    if (folder / "sensor.json").exists():
+    if _is_given(folder / "sensor.json"):
         sensors = {
             record.text("token"): record.text("channel") if record.text("modality") == "camera" else ""
             for record in read_records(folder / "sensor.json")
@@ -200,6 +201,11 @@ def _read_calibrations(folder: Path) -> _Calibrations:
         rotation_wxyz=np.asarray(rotations, dtype=np.float64).reshape(-1, 4),
         intrinsics=np.asarray(intrinsics, dtype=np.float64).reshape(-1, 4),
     )
+
+
+def _is_given(table: Path) -> bool:
+    """Whether there is such a table; a link that leads nowhere is a table that is lost, not one that was left out."""
+    return os.path.lexists(table)
 
 
 def _intrinsics(record: Record) -> list[float]:
@@ -230,16 +236,16 @@ class _Scene:
 
 def _read_scenes(folder: Path) -> tuple[list[_Scene], dict[str, int] | None]:
     """The scenes by name, and the number of each sample's scene; None where one scene holds all."""
-    if not (folder / "sample.json").exists():
+    if not _is_given(folder / "sample.json"):
         return [_Scene("all")], None
     drives = {}
-    if (folder / "log.json").exists():
+    if _is_given(folder / "log.json"):
         drives = {
             record.text("token"): (record.text("logfile"), record.text("location"))
             for record in read_records(folder / "log.json")
         }
     named: dict[str, _Scene] = {}
-    if (folder / "scene.json").exists():
+    if _is_given(folder / "scene.json"):
         taken = set()
         for record in read_records(folder / "scene.json"):
             name = record.text("name")

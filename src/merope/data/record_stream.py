@@ -11,6 +11,8 @@ from typing import Any, TextIO
 from tqdm import tqdm
 
 from merope.data.pose_table import PoseFileError
+from merope.data.strict_json import unique_names
+from merope.files import require_file
 
 _CHUNK = 2**20
 # Characters of a record beyond which the file is taken for damaged and not read to its end in search of a bracket.
@@ -85,7 +87,7 @@ def read_records(path: Path) -> Iterator[Record]:
     """
     entry = 0
     try:
-        size = path.stat().st_size
+        size = require_file(path)
         with (
             path.open(encoding="utf-8-sig") as file,
             tqdm(
@@ -113,6 +115,8 @@ def read_records(path: Path) -> Iterator[Record]:
             _require(path, entry, text.mark(), "")
     except (FileNotFoundError, IsADirectoryError):
         raise PoseFileError(f"{path} does not exist.") from None
+    except OSError as error:
+        raise PoseFileError(f"{path} cannot be read: {error.strerror}.") from None
     # Numbers of thousands of digits and brackets nested by the thousand have errors of their own.
     except (ValueError, RecursionError) as error:
         raise PoseFileError(f"{path}, entry {entry} is not JSON: {error!s:.200}.") from None
@@ -132,7 +136,7 @@ class _Text:
     def __init__(self, file: TextIO, bar: "tqdm[Any]") -> None:
         self._file, self._bar = file, bar
         self._text, self._at = "", 0
-        self._decoder = json.JSONDecoder()
+        self._decoder = json.JSONDecoder(object_pairs_hook=unique_names)
 
     def mark(self) -> str:
         """The next character that is no blank, "" at the end."""

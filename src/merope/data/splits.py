@@ -8,8 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from merope.data.strict_json import parse_json
 from merope.errors import MeropeError
-from merope.files import atomic_path
+from merope.files import atomic_path, require_file
 
 FORMAT = "merope-split-1"
 _ENTRIES = {"format", "name", "made", "statistics", "clips"}
@@ -114,7 +115,8 @@ def read_split(path: str | Path) -> Split:
     """
     path = Path(path)
     try:
-        content = json.loads(path.read_bytes().decode("utf-8-sig"))
+        require_file(path)
+        content = parse_json(path.read_bytes().decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise SplitError(f"{path} is no split: it is not JSON ({error}).") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:

@@ -1,6 +1,5 @@
 """Files that several data sets have: videos by their names, captions by the names of clips, and numbers for each clip."""
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from pathlib import Path
 
 from merope.data.given_frames import PICTURES, by_number
 from merope.data.pose_table import plain_number, read_lines, read_text
+from merope.data.strict_json import parse_json
 from merope.data.video import Frames, read_header, read_pictures, read_video
 from merope.errors import MeropeError
 
@@ -88,7 +88,7 @@ def read_captions(path: Path) -> dict[str, str]:
         MeropeError: if the file is no such object.
     """
     try:
-        content = json.loads(read_text(path))
+        content = parse_json(read_text(path))
         if not isinstance(content, dict):
             raise ValueError("the outermost value is no object")
         captions = {}

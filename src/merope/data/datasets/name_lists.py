@@ -2,12 +2,12 @@
 
 import csv
 import io
-import json
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from merope.data.datasets.files import read_captions
 from merope.data.pose_table import lines_of, read_text
+from merope.data.strict_json import parse_json
 from merope.errors import MeropeError
 
 
@@ -22,7 +22,7 @@ def read_names(path: Path, *, part: str | None = None) -> tuple[str, ...]:
     content = [line for line in content if line and not line.startswith("#")]
     if text.lstrip()[:1] in ("[", "{"):
         try:
-            content = json.loads(text)
+            content = parse_json(text)
         except (ValueError, RecursionError) as error:
             raise MeropeError(f"{path} is not JSON: {error!s:.200}.") from None
     if isinstance(content, dict):

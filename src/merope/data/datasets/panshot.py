@@ -4,7 +4,6 @@ Tracks are named VIDEO-CLIP-WINDOW-KIND.npy. A list of shots, as UCPE's demos ha
 each; without one, lens options hold for all. Videos have the names of their tracks.
 """
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from merope.data.pose_formats.panshot import (
     without_first_yaw,
 )
 from merope.data.pose_table import PoseFileError, read_text
+from merope.data.strict_json import parse_json
 from merope.data.video import Frames, read_header
 from merope.errors import MeropeError
 from merope.geometry.poses import Poses
@@ -185,7 +185,7 @@ def read_shots(path: Path) -> tuple[Shot, ...]:
         PoseFileError: if the file is no such list, with the entry.
     """
     try:
-        content = json.loads(read_text(path))
+        content = parse_json(read_text(path))
     except (ValueError, RecursionError) as error:
         raise PoseFileError(f"{path} is not JSON: {error!s:.200}.") from None
     if not isinstance(content, list) or not content:
@@ -195,7 +195,8 @@ def read_shots(path: Path) -> tuple[Shot, ...]:
         try:
             track, caption = entry["pose_path"], entry.get("caption", "")
             shot = Shot(track=track, fov_x_deg=float(entry["x_fov"]), xi=float(entry["xi"]), caption=caption)
-            if not (isinstance(track, str) and track and isinstance(caption, str)):
+            numbers = all(type(entry[name]) in (int, float) for name in ("x_fov", "xi"))
+            if not (numbers and isinstance(track, str) and track and isinstance(caption, str)):
                 raise ValueError
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             raise PoseFileError(

@@ -21,6 +21,7 @@ from merope.data.pose_formats.raw import (
 )
 from merope.data.pose_formats.recognition import array_head, array_head_of, first_bytes
 from merope.data.pose_table import LARGEST_UNPACKED, PoseFileError, ReadOptions, read_bytes
+from merope.data.strict_json import parse_json
 from merope.geometry.poses import Poses
 
 _NAMES = ("T_world_cam", "c2w", "camera_to_world", "poses")
@@ -65,7 +66,7 @@ def _camera(path: Path, arrays: dict[str, np.ndarray]) -> dict[str, Any] | None:
     if "camera" not in arrays:
         return None
     try:
-        camera = json.loads(str(arrays["camera"]))
+        camera = parse_json(str(arrays["camera"]))
     except (ValueError, RecursionError) as error:
         raise PoseFileError(f"{path}: its camera is no JSON: {error}.") from None
     if not isinstance(camera, dict):
@@ -122,6 +123,9 @@ def _load_archive(path: Path, content: bytes) -> dict[str, np.ndarray]:
                 raise PoseFileError(
                     f"{path} unpacks to {size} bytes, more than {LARGEST_UNPACKED >> 20} MiB, which is no trajectory."
                 )
+            for member in archive.infolist():
+                # Compares the name in the table of contents with the member's own: a damaged one would go unseen.
+                archive.open(member).close()
             parts = {member.filename: archive.read(member) for member in members}
     except PoseFileError:
         raise

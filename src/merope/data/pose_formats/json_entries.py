@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from merope.data.pose_formats.recognition import first_bytes
 from merope.data.pose_table import PoseFileError, read_text
+from merope.data.strict_json import RepeatedName, parse_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,9 @@ class Entry:
         """A string."""
         if not isinstance(self.value, str):
             raise self.refused("a text")
+        # JSON can spell half a character, which no file name and no terminal takes.
+        if not self.value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in self.value):
+            raise self.refused("a text of whole characters")
         return self.value
 
     def number(self) -> float:
@@ -114,13 +118,11 @@ def read_json(path: Path) -> Entry:
         PoseFileError: if it is no JSON, is nested too deeply, or has one name twice in an object.
     """
     try:
-        return Entry(path, "", json.loads(read_text(path), object_pairs_hook=_unique))
-    except _RepeatedName as repeated:
+        return Entry(path, "", parse_json(read_text(path)))
+    except RepeatedName as repeated:
         raise PoseFileError(
-            f"{path} has the name {str(repeated)[:60]!r} twice in one object, and which one counts is not said. Remove one."
+            f"{path} has the name {repeated.name[:60]!r} twice in one object, and which one counts is not said. Remove one."
         ) from None
-    except RecursionError:
-        raise PoseFileError(f"{path} is not JSON that holds poses: it is nested too deeply.") from None
     except ValueError as error:
         raise PoseFileError(f"{path} is not JSON: {error}.") from None
 
@@ -129,18 +131,6 @@ def json_glimpse(path: Path) -> str:
     """The beginning of a JSON file for `recognise`; empty where it is something else. It never raises."""
     text = first_bytes(path).decode("utf-8-sig", errors="ignore").lstrip()
     return text if text[:1] in ("{", "[") else ""
-
-
-class _RepeatedName(Exception):
-    pass
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _RepeatedName(next(name for name in names if names.count(name) > 1))
-    return members
 
 
 def _flatten(value: Any, shape: tuple[int, ...], flat: list[float]) -> bool:

@@ -1,6 +1,5 @@
 """PanShot's tracks: arrays [81, 3, 4] in a level world, and the near depths that UCPE divides their translations by."""
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from merope.data.pose_formats.arrays import array_bytes, from_array, load_array
 from merope.data.pose_formats.raw import PoseFormat, RawPoses
 from merope.data.pose_formats.recognition import array_head
 from merope.data.pose_table import PoseFileError, ReadOptions, read_bytes, read_lines
+from merope.data.strict_json import parse_json
 from merope.geometry.poses import Poses
 
 
@@ -55,8 +55,11 @@ def read_near_depths(path: str | Path) -> dict[str, float]:
         if not line.strip():
             continue
         try:
-            entry = json.loads(line)
-            key, depth = f"{entry['video_id']}-{entry['clip_id']}", float(entry["near_depth"])
+            entry = parse_json(line)
+            key, depth = f"{entry['video_id']}-{entry['clip_id']}", entry["near_depth"]
+            if isinstance(depth, bool) or not isinstance(depth, int | float):
+                raise TypeError
+            depth = float(depth)
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             raise PoseFileError(
                 f"{path}, line {number} is no JSON object with video_id, clip_id and a number near_depth."
