@@ -6,6 +6,7 @@ from typing import Annotated
 import tyro
 
 from merope.cli.data.reader_options import Reader, reader_options
+from merope.cli.extras import require
 from merope.cli.history.lens_flags import LensFlags
 from merope.cli.pose_options import ReadFlags
 from merope.cli.usage import UsageError
@@ -50,6 +51,7 @@ def index(
         raise UsageError("name at least one folder of clips or pose file.")
     if lens.lens is not None and read.format is None:
         raise UsageError("--lens is for pose files (--format); clips have lenses of their own.")
+    require("scipy", purpose="searching an index of frames")
     from merope.data.history import HistoryIndex, IndexOptions, add_to_index
 
     report = add_to_index(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from merope.cli.extras import require
 from merope.cli.history.lens_flags import LensFlags
 from merope.cli.pose_options import ReadFlags
 from merope.cli.usage import UsageError
@@ -35,7 +36,7 @@ def query(
     traversal: str | None = None,
     lens: Annotated[LensFlags, tyro.conf.arg(name="")] = LensFlags(),
     every: int = 1,
-    k: int = 4,
+    k: int | None = None,
     distance: float = 10.0,
     angle_deg: float | None = None,
     overlap: float = 0.25,
@@ -61,9 +62,9 @@ def query(
         clip: SOURCE/CLIP_ID of the path, as in the index. Without --poses it is the path itself.
         world: World that the poses are in, as in the index; that of --clip if the index has it.
         traversal: Drive that the path is of; that of --clip if the index has it.
-        lens: Lens of the path, in place of the pose file's or that of --clip.
+        lens: Lens of the path, in place of the pose file's, or of the clip's where there is no pose file.
         every: Take every so many poses of the path.
-        k: Frames for each pose, at most.
+        k: Frames for each pose, at most; 4, or 1 for donors.
         distance: Largest distance between the centres, metres.
         angle_deg: Largest angle between the optical axes, degrees; 45, or 20 for donors.
         overlap: Smallest share of the pose's view that a frame sees, 0 to 1.
@@ -80,20 +81,22 @@ def query(
     from merope.data.history import NEIGHBOURING_LANE, HistoryIndex, Search
     from merope.data.history import donors as find_donors
 
+    usual = NEIGHBOURING_LANE if donors else Search()
     search = Search(
-        k=1 if donors else k,
+        k=usual.k if k is None else k,
         max_distance=distance,
-        max_angle_deg=angle_deg or (NEIGHBOURING_LANE.max_angle_deg if donors else 45.0),
+        max_angle_deg=usual.max_angle_deg if angle_deg is None else angle_deg,
         min_overlap=overlap,
         depths=depths,
         max_per_clip=per_clip,
         min_time_apart=math.inf if same_traversal_after is None else same_traversal_after,
-        lateral=lateral or (NEIGHBOURING_LANE.lateral if donors else None),
+        lateral=usual.lateral if lateral is None else lateral,
     )
+    require("scipy", purpose="searching an index of frames")
     opened = HistoryIndex.open(index)
     path = _path(opened, poses, clip, world, traversal, lens, read).every(every)
-    if path.clip is None and path.traversal is None:
-        print("note: the path is of no clip or traversal that is named, so frames of its own drive count too")
+    if path.traversal is None and (path.clip is None or not opened.has_clip(*path.clip)):
+        print("note: nothing says which frames are of the path's own drive, so these count too")
     if donors:
         found = find_donors(opened, path, search, min_share=min_share, seed=seed)
     else:
@@ -116,7 +119,7 @@ def _path(
     """The path that was named, with what the index knows of its clip."""
     from dataclasses import replace
 
-    from merope.data.history import HistoryError, QueryPath
+    from merope.data.history import QueryPath
     from merope.data.history.building import lens_of_file
     from merope.data.pose_files import load_pose_file
 
@@ -126,15 +129,13 @@ def _path(
         if not (source and sign and clip_id):
             raise UsageError(f"--clip is SOURCE/CLIP_ID; got {clip!r}.")
         name = source, clip_id
-    known = (
-        None if name is None or (poses is not None and not index.has_clip(*name)) else index.path_of(*name)
-    )
     given = lens.given()
     if poses is None:
-        if known is None:
+        if name is None:
             raise UsageError(
                 "name the path: --poses FILE --format FORMAT, or --clip SOURCE/CLIP_ID of the index."
             )
+        known = index.path_of(*name)
         return replace(
             known,
             lens=given or known.lens,
@@ -145,21 +146,8 @@ def _path(
     for note in (file.projection_note, *file.notes):
         if note:
             print(f"note: {note}")
-    world = world or (None if known is None else known.world)
-    if world is None:
-        raise HistoryError(
-            f"nothing says which world {poses} is in. The index has {', '.join(list(index.worlds)[:10])}: name one with "
-            "--world, or the clip that the poses are of with --clip."
-        )
-    if given is None and file.camera is None and known is not None:
-        given = known.lens
-    return QueryPath(
-        poses=file.poses,
-        lens=lens_of_file(file, given),
-        world=world,
-        clip=name,
-        traversal=traversal or (None if known is None else known.traversal),
-    )
+    own_lens = lens_of_file(file, given)
+    return QueryPath(poses=file.poses, lens=own_lens, world=world, clip=name, traversal=traversal)
 
 
 def _tell(found: "Hits", every: int) -> None:

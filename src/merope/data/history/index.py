@@ -95,8 +95,7 @@ class HistoryIndex:
             for clip in np.flatnonzero(columns["clip_id"] == wanted[1]).tolist():
                 if columns["source"][clip] != wanted[0]:
                     continue
-                rows = np.flatnonzero(columns["clip"] == clip)
-                world = next(name for name, part in shard.worlds.items() if rows[0] in part)
+                rows = np.arange(*np.searchsorted(columns["clip"], [clip, clip + 1]))
                 times = torch.tensor(columns["time"][rows])
                 poses = Poses(
                     R_world_cam=quaternion_to_matrix(torch.tensor(columns["rotation_xyzw"][rows])),
@@ -106,13 +105,22 @@ class HistoryIndex:
                 return QueryPath(
                     poses=poses,
                     lens=shard.lens(int(columns["clip_lens"][clip])),
-                    world=world,
+                    world=shard.world_of(clip),
                     clip=(source, clip_id),
                     traversal=shard.text("traversal", clip),
                 )
         raise HistoryError(
             f"the index has no clip {source}/{clip_id}. `merope history index` adds clips to it."
         )
+
+    def world_of(self, source: str, clip_id: str) -> str | None:
+        """The world of a clip, also by the name of one of its windows; None where the index does not have it."""
+        whole = self.number_of("whole_clip", whole_clip(source, clip_id))
+        if whole is None:
+            return None
+        clip = int(np.argmax(self.names["whole_clip"][1] == whole))
+        number = int(np.searchsorted(self.first_clips, clip, side="right")) - 1
+        return self.shards[number].world_of(clip - int(self.first_clips[number]))
 
     def query(self, path: QueryPath, search: Search | None = None) -> Hits:
         """The best frames for each pose of a path, other than those of its own clip.

@@ -43,7 +43,11 @@ def matches(
         HistoryError: as `HistoryIndex.query`.
         TrajectoryError: likewise.
     """
-    _require(index, path, search)
+    if 0 < search.min_time_apart < math.inf and path.poses.times is None:
+        raise HistoryError(
+            "frames of the same traversal are told apart by their times, and the poses have none. Give times, or leave "
+            "min_time_apart (--same-traversal-after) out."
+        )
     filtering = _Filter(index, path, search)
     points = view_points(path.lens, search.depths)
     for candidates in filtering.candidates():
@@ -65,26 +69,31 @@ def fill(found: Hits, path: QueryPath, chosen: Candidates, overlap: Float[np.nda
     found.R_query_hit[at], found.offset_query[at] = R_query_hit.numpy(), offset_query.numpy()
 
 
-def _require(index: "HistoryIndex", path: QueryPath, search: Search) -> None:
-    if path.world not in index.worlds:
+def _world_of(index: "HistoryIndex", path: QueryPath) -> str:
+    """The world that the path names, else that of its clip in the index."""
+    world = path.world
+    if world is None and path.clip is not None:
+        world = index.world_of(*path.clip)
+        if world is None:
+            raise HistoryError(
+                f"the index has no clip {'/'.join(path.clip)}, so nothing says which world its poses are in. Name it with "
+                "world (--world)."
+            )
+    if world is None or world not in index.worlds:
         known = list(index.worlds)
         more = f" and {len(known) - 10} more" if len(known) > 10 else ""
         raise HistoryError(
-            f"the index knows no world {path.world!r}; it has {', '.join(known[:10])}{more}. Clips are comparable only "
+            f"the index knows no world {world!r}; it has {', '.join(known[:10])}{more}. Clips are comparable only "
             "within one world: name the one that the poses are in (--world)."
         )
-    if 0 < search.min_time_apart < math.inf and path.poses.times is None:
-        raise HistoryError(
-            "frames of the same traversal are told apart by their times, and the poses have none. Give times, or leave "
-            "min_time_apart (--same-traversal-after) out."
-        )
+    return world
 
 
 class _Filter:
     """All bounds but that of overlap, which is dear."""
 
     def __init__(self, index: "HistoryIndex", path: QueryPath, search: Search) -> None:
-        self.index, self.search, self.world = index, search, path.world
+        self.index, self.search, self.world = index, search, _world_of(index, path)
         self.centers = path.poses.center_world.numpy()
         self.axes = path.poses.R_world_cam[:, :, 2].numpy()
         self.times = None if path.poses.times is None else path.poses.times.numpy()

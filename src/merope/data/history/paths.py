@@ -23,13 +23,13 @@ class QueryPath:
     """Poses of one camera in one world, in metres.
 
     Raises:
-        HistoryError: if the unit is not metres or the world has no name.
+        HistoryError: if the unit is not metres, or neither a world nor a clip is named.
     """
 
     poses: Poses
     lens: CameraModel
-    world: str
-    """What the poses are relative to, as the index calls it."""
+    world: str | None = None
+    """What the poses are relative to, as the index calls it; None takes that of the clip in the index."""
     clip: tuple[str, str] | None = None
     """Source and name of the clip that the path is of; its own frames are no history. A window "ID@00049" is of clip ID."""
     traversal: str | None = None
@@ -41,8 +41,11 @@ class QueryPath:
                 f"distances of a search are metres, and the unit of the poses is {self.poses.unit!r}. Say unit='m' "
                 "(--unit m) if a length of 1 is a metre."
             )
-        if not self.world:
-            raise HistoryError("world must name what the poses are relative to (--world).")
+        if not self.world and self.clip is None:
+            raise HistoryError(
+                "nothing says which world the poses are in. Name it with world (--world), or name the clip that they are of "
+                "with clip (--clip)."
+            )
 
     @classmethod
     def of_clip(cls, clip: Clip, *, world: str | None = None, traversal: str | None = None) -> "QueryPath":

@@ -12,8 +12,8 @@ from jaxtyping import Bool, Float, Int
 class Search:
     """Which frames count as history of a pose, and how many of them are wanted.
 
-    Frames are ranked by distance / max_distance + angle / max_angle, the smallest first; of equal ones the frame that was
-    indexed first.
+    Frames are ranked by distance / max_distance + angle / max_angle, the smallest first; of equal ones (to nine
+    digits behind the point) the frame that was indexed first.
 
     Raises:
         ValueError: if a bound has no meaning.
@@ -92,7 +92,8 @@ class Candidates:
 
     def ranked(self) -> "Candidates":
         """The same, sorted."""
-        return self[np.lexsort((self.row, self.score, self.query))]
+        # Frames of a car that stands are equal but for the last digits, which differ from one processor to another.
+        return self[np.lexsort((self.row, np.round(self.score, 9), self.query))]
 
 
 OverlapOf = Callable[[np.ndarray], Float[np.ndarray, "_"]]

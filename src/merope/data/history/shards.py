@@ -193,6 +193,12 @@ class Shard:
         names = [name.decode("utf-8") for name in self.columns["world"].tolist()]
         return {name: range(*bounds[number : number + 2]) for number, name in enumerate(names)}
 
+    def world_of(self, clip: int) -> str:
+        """The world of a clip."""
+        row = np.searchsorted(self.columns["clip"], clip)
+        number = int(np.searchsorted(self.columns["world_start"], row, side="right")) - 1
+        return bytes(self.columns["world"][number]).decode("utf-8")
+
     def text(self, name: str, clip: int) -> str:
         """ "source", "clip_id" or "traversal" of a clip."""
         return bytes(self.columns[name][clip]).decode("utf-8")
