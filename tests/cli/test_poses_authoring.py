@@ -319,3 +319,26 @@ def test_poses_of_latent_frames_are_no_frames(timed, tmp_path, capsys):
         flags = ["--format", "merope", "--out", tmp_path / "out.json"]
         assert poses(command[0], tmp_path / "latent.json", *command[1:], *flags) == 1
         assert "those of latent frames" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("error")
+def test_numbers_beyond_measure_are_one_line(timed, tmp_path, capsys):
+    base = read_poses(timed, format="merope")
+    far = Poses(R_world_cam=base.R_world_cam, center_world=base.center_world * 1e200, times=base.times)
+    write_poses(tmp_path / "far.json", far, format="merope")
+    slow = base.with_times(base.times * 1e300)
+    write_poses(tmp_path / "slow.json", slow, format="merope")
+    write_poses(tmp_path / "fast.json", base.with_times(base.times * 1e-300), format="merope")
+    flags = ["--format", "merope", "--out", tmp_path / "out.json"]
+    for words in (["turn"], ["turn", "--up", "-y"], ["keyframes", "--num-frames", 5, "--fps", 5]):
+        assert poses(words[0], tmp_path / "far.json", *words[1:], *flags) == 1
+        assert "no finite length: coordinates reach" in capsys.readouterr().err
+    for words in (["resample", "--fps", 24], ["keyframes", "--pace", "times", "--fps", 24]):
+        assert poses(words[0], tmp_path / "slow.json", *words[1:], *flags) == 1
+        assert "--time-unit" in capsys.readouterr().err
+    for words in (["resample"], ["keyframes", "--fps", 3]):
+        assert poses(words[0], timed, *words[1:], "--num-frames", 10**15, *flags) == 1
+        assert "at most 10000000" in capsys.readouterr().err
+    # At such a speed no car turns.
+    assert poses("turn", tmp_path / "fast.json", "--side", "left", *flags) == 0
+    same(read_poses(tmp_path / "out.json", format="merope"), base, 1e-9)

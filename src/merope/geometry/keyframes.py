@@ -9,6 +9,7 @@ from torch import Tensor
 
 from merope.errors import TrajectoryError
 from merope.geometry.pacing import ArcLength, Easing, frame_times, moments, shares
+from merope.geometry.pose_checks import require_measurable
 from merope.geometry.poses import Poses
 from merope.geometry.rotations import matrix_to_rotvec, rotvec_to_matrix
 
@@ -54,6 +55,7 @@ def keyframe_path(
         raise ValueError(f"shape must be 'spline' or 'straight'; got {shape!r}.")
     if len(keyframes) < 2:
         raise TrajectoryError("a path needs two or more keyframes; there is one. Add another pose.")
+    require_measurable(keyframes.center_world)
     centers = keyframes.center_world - keyframes.center_world[0]
     chords = centers.diff(dim=0)
     out_of, into = (chords, chords) if shape == "straight" else _tangents(centers)
@@ -62,8 +64,9 @@ def keyframe_path(
     if pace == "constant":
         if num_frames is None or fps is None:
             raise ValueError("constant speed needs num_frames and fps (--num-frames, --fps): give both.")
+        share = shares(num_frames, easing)
         times = frame_times(num_frames, fps)
-        piece, fraction = _at_constant_speed(curve.pieces, rotvecs.norm(dim=-1), shares(num_frames, easing))
+        piece, fraction = _at_constant_speed(curve.pieces, rotvecs.norm(dim=-1), share)
     elif pace == "times":
         if easing != "linear":
             raise ValueError(

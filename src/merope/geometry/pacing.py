@@ -11,6 +11,9 @@ from torch import Tensor
 Easing = Literal["linear", "smooth"]
 """linear: constant speed. smooth: at rest at both ends."""
 
+MAX_FRAMES = 10_000_000
+"""More than these are a mistake in a unit of time, and their poses would fill the memory."""
+
 # Panels of one piece of a curve, and nodes of Gauss-Legendre quadrature in each: lengths to 1e-12 of the whole.
 _PANELS = 32
 _NODES, _WEIGHTS = (torch.from_numpy(values) for values in np.polynomial.legendre.leggauss(8))
@@ -27,9 +30,10 @@ def shares(num_frames: int, easing: Easing = "linear") -> Float[Tensor, "time"]:
     Raises:
         ValueError: if there are fewer than two frames, or no such easing.
     """
-    if isinstance(num_frames, bool) or not isinstance(num_frames, int) or num_frames < 2:
+    if isinstance(num_frames, bool) or not isinstance(num_frames, int) or not 2 <= num_frames <= MAX_FRAMES:
         raise ValueError(
-            f"num_frames must be a whole number of at least 2, a first and a last one; got {num_frames}."
+            f"num_frames must be a whole number of at least 2, a first and a last one, and at most {MAX_FRAMES}; got "
+            f"{num_frames}."
         )
     time = torch.arange(num_frames, dtype=torch.float64) / (num_frames - 1)
     if easing == "linear":
@@ -64,10 +68,18 @@ def moments(times: Float[Tensor, "time"], fps: float) -> Float[Tensor, "out"]:
     """Every 1 / ``fps`` s from the first of these times on, up to the last, which rounding of 1e-6 s does not lose.
 
     Raises:
-        ValueError: if ``fps`` is not positive.
+        ValueError: if ``fps`` is not positive, or would be more than `MAX_FRAMES` frames.
     """
+    if not 0 < fps < float("inf"):
+        raise ValueError(f"fps must be > 0; got {fps}.")
     first, last = float(times[0]), float(times[-1])
-    return (first + frame_times(int((last - first) * fps + 1e-6 * fps) + 1, fps)).clamp(max=last)
+    steps = (last - first + 1e-6) * fps
+    if not steps < MAX_FRAMES:
+        raise ValueError(
+            f"{last - first:.3g} s at {fps:g} frames a second are more than {MAX_FRAMES} frames. Are the times in seconds "
+            "(--time-unit)?"
+        )
+    return (first + frame_times(int(steps) + 1, fps)).clamp(max=last)
 
 
 class ArcLength:

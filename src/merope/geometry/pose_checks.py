@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from merope.errors import TrajectoryError
 from merope.geometry.rotations import project_to_so3
 
 
@@ -91,4 +92,18 @@ def require_rotations(rotations: Tensor, *, tolerance: float, remedy: str) -> No
         raise ValueError(
             f"rotations must be orthonormal to {tolerance:g}; entry {index} is off by "
             f"{float(error[index]):.3g} (largest entry of R^T R - I). {remedy}"
+        )
+
+
+def require_measurable(center_world: Tensor) -> None:
+    """Refuse finite coordinates whose distances are not: squares of 1e160 have no number.
+
+    Raises:
+        TrajectoryError: if a step from one centre to the next has no finite length, or the whole path.
+    """
+    lengths = center_world.diff(dim=0).norm(dim=-1)
+    if not bool(torch.isfinite(lengths.sum())):
+        raise TrajectoryError(
+            f"the path has no finite length: coordinates reach {float(center_world.abs().max()):.3g}. The file is damaged, "
+            "or not of the format that it was read in."
         )

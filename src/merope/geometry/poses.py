@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from merope.geometry.pacing import moments
+from merope.geometry.pacing import MAX_FRAMES, moments
 from merope.geometry.pose_checks import (
     orthonormality_error,
     own_copy,
@@ -269,8 +269,8 @@ class Poses:
 
     def resample(self, num: int) -> Self:
         """``num`` poses at equal times from the first to the last; frame numbers stand in for times."""
-        if num < 1:
-            raise ValueError(f"num must be at least 1; got {num}.")
+        if not 1 <= num <= MAX_FRAMES:
+            raise ValueError(f"num must be at least 1 and at most {MAX_FRAMES}; got {num}.")
         clock = self.times
         if clock is None:
             clock = torch.arange(len(self), dtype=torch.float64)

@@ -8,6 +8,7 @@ import torch
 
 from merope.errors import TrajectoryError
 from merope.geometry.gravity import unit_up
+from merope.geometry.pose_checks import require_measurable
 from merope.geometry.poses import Poses
 from merope.geometry.up_direction import common_up
 
@@ -90,6 +91,7 @@ def turn_variant(
             "a turn may be as sharp as the speed allows, and the poses have no times. Say how many there are in a second "
             "(fps; --trajectory-fps, --rate)."
         )
+    require_measurable(poses.center_world)
     up = unit_up(common_up(poses).tolist() if up_world is None else up_world)
     R_level_world = _level_axes(up)
     R_world_cam, center_world = poses.R_world_cam.numpy(), poses.center_world.numpy()
@@ -107,9 +109,10 @@ def turn_variant(
     # Heading against heading rather than step against step: a step of millimetres has no direction.
     base = np.diff(np.unwrap(heading[start:])) / np.maximum(lengths, 0.05)
     sign = 1.0 if side == "left" else -1.0
-    bound = np.minimum(
-        1.0 / min_radius, max_lateral_acceleration / np.maximum(_speeds(lengths, seconds), 1e-3) ** 2
-    )
+    # A speed whose square has no number leaves no turn.
+    with np.errstate(over="ignore"):
+        square = np.maximum(_speeds(lengths, seconds), 1e-3) ** 2
+    bound = np.minimum(1.0 / min_radius, max_lateral_acceleration / square)
     reached = np.cumsum(lengths) - 0.5 * lengths
     share = np.clip(reached / ramp_length, 0.0, 1.0) if ramp_length > 0.0 else np.ones_like(reached)
     wanted = curvature * share * share * (3.0 - 2.0 * share)

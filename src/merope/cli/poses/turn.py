@@ -71,13 +71,9 @@ def turn(
     loaded.require_frames()
     poses = window(clocked(loaded, trajectory_fps), start=start, count=count, step=step)
     camera = frame_lens(loaded, lambda values: values[start::step][: len(poses)])
-    if up == "auto":
-        up_world = common_up(poses).tolist()
-        print(
-            f"up is ({', '.join(f'{round(value, 3) + 0.0:.3f}' for value in up_world)}), from the path and the cameras"
-        )
-    else:
-        up_world = [(-1.0 if up[0] == "-" else 1.0) * (axis == up[-1]) for axis in "xyz"]
+    up_world = (
+        None if up == "auto" else [(-1.0 if up[0] == "-" else 1.0) * (axis == up[-1]) for axis in "xyz"]
+    )
     sides: tuple[Side, ...] = ("left", "right") if side == "both" else (side,)
     targets = {each: write.out if side != "both" else _beside(write.out, each) for each in sides}
     write.require_free(*targets.values())
@@ -95,6 +91,9 @@ def turn(
         )
         for each in sides
     }
+    if up_world is None:
+        numbers = ", ".join(f"{round(value, 3) + 0.0:.3f}" for value in common_up(poses).tolist())
+        print(f"up is ({numbers}), from the path and the cameras")
     for note in _doubts(poses, turn_start, axle_to_camera):
         print(note)
     for each, variant in variants.items():
