@@ -114,7 +114,13 @@ def convert_poses(
     poses = changes.apply(loaded.poses)
     kept = slice(changes.start, changes.start + len(poses) * changes.step, changes.step)
     camera = lens.to_dict() if lens is not None else frame_lens(loaded, lambda values: values[kept])
-    changed = replace(loaded, poses=poses, camera=camera)
+    changed = replace(
+        loaded,
+        poses=poses,
+        camera=camera,
+        names=None if loaded.names is None else loaded.names[kept],
+        frame_ids=None if loaded.frame_ids is None else loaded.frame_ids[kept],
+    )
     if changes.mount is not None:
         changed = replace(changed, body="camera")
     return write_pose_file(
@@ -147,7 +153,10 @@ def write_pose_file(
     again = load_pose_file(
         target, format=to, options=ReadOptions(direction=to_direction, camera_axes=to_axes)
     )
-    difference = (again.poses.T_world_cam - poses.T_world_cam).abs().max()
+    written, read = poses, again.poses
+    if not FORMATS[to].keeps_world:
+        written, read = written.rebase_to_first(), read.rebase_to_first()
+    difference = (read.T_world_cam - written.T_world_cam).abs().max()
     notes = [*file.notes] if file.projection_note is None else [file.projection_note, *file.notes]
     if file.body != "camera":
         notes.append(f"these are poses of the {file.body}, not of a camera on it: see mount (--mount)")
@@ -203,6 +212,7 @@ def _lost(
         "times": (loaded.poses.times, again.poses.times),
         "the lens": (loaded.camera, again.camera),
         "names of frames": (loaded.names, again.names),
+        "frame numbers": (_numbers_that_say_something(loaded), again.frame_ids),
         "the pose policy of latent frames": (loaded.pose_policy, again.pose_policy),
     }
     lost = [
@@ -210,6 +220,18 @@ def _lost(
         for what, (before, after) in carried.items()
         if before is not None and after is None
     ]
+    if loaded.names is not None and again.names is not None and again.names != loaded.names:
+        lost.append("it has its own names of frames in place of the source's")
+    if loaded.poses.times is not None and again.poses.times is not None:
+        late = again.poses.times - loaded.poses.times
+        if float(late.abs().max()) > 1e-9:
+            lost.append(
+                f"its times are rounded, by up to {float(late.abs().max()):.1g} s"
+                if float(late.abs().max()) < 1e-3
+                else f"its times count from another moment: {float(late[0]):.15g} s are added to them"
+            )
+    if not FORMATS[again.format].keeps_world:
+        lost.append("its world is the first camera: where that stood has no place in it")
     if again.body not in ("camera", loaded.body):
         lost.append(f"its readers take these poses for those of the {again.body}")
     if again.poses.unit != unit:
@@ -222,6 +244,12 @@ def _lost(
     if flags:
         lost.append(f"it does not say its convention: pass {' '.join(flags)} to its readers")
     return tuple(lost)
+
+
+def _numbers_that_say_something(file: PoseFile) -> tuple[int, ...] | None:
+    """Frame numbers unless they count the poses."""
+    ids = file.frame_ids
+    return None if ids is None or ids == tuple(range(len(ids))) else ids
 
 
 def read_mount(path: str | Path, axes: Axes) -> tuple[Float[Tensor, "3 3"], Float[Tensor, "3"]]:

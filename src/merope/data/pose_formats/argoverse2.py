@@ -14,7 +14,7 @@ import numpy as np
 from merope.cameras import CameraModel, Pinhole
 from merope.data.pose_formats.choosing import chosen_camera
 from merope.data.pose_formats.file_lens import NoLens, lens_or_note
-from merope.data.pose_formats.raw import PoseFormat, RawPoses, by_entry, matrices_in_axes
+from merope.data.pose_formats.raw import PoseFormat, RawPoses, by_entry, matrices_in_axes, require_metres
 from merope.data.pose_formats.recognition import first_bytes
 from merope.data.pose_formats.stamped import matrices_of, whole_stamps
 from merope.data.pose_table import PoseFileError, ReadOptions, read_bytes
@@ -191,11 +191,7 @@ def write_argoverse2(poses: Poses, camera: dict[str, Any] | None) -> bytes:
         ValueError: without times, without metres, or with times less than 1 ns apart.
         MissingDependency: if pyarrow is not installed.
     """
-    if poses.unit != "m":
-        raise ValueError(
-            f"format 'argoverse2' holds metres and these poses have unit {poses.unit!r}. "
-            "Bring them to metres (Poses.scaled) and construct Poses with unit='m'."
-        )
+    require_metres("argoverse2", poses)
     stamps = whole_stamps("argoverse2", poses, _SECOND)
     if not -(2**63) <= stamps[0] <= stamps[-1] < 2**63:
         raise ValueError("format 'argoverse2' holds times of up to 292 years; these lie further from zero.")

@@ -32,7 +32,7 @@ def lens_to_write(format: str, camera: dict[str, Any] | None, *, pixel_origin: P
     if camera is None:
         raise ValueError(
             f"format {format!r} needs a lens and none was given. Pass camera=CameraModel.to_dict() to write_poses "
-            "(--lens FILE)."
+            "(merope poses convert: --lens FILE)."
         )
     lens = CameraModel.from_dict(camera)
     if lens.view_shape:

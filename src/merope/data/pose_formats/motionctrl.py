@@ -48,5 +48,6 @@ FORMATS = {
         write=write_motionctrl,
         recognise=recognise_motionctrl,
         direction="world-to-camera",
+        keeps_world=False,
     ),
 }

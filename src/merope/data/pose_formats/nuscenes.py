@@ -19,7 +19,8 @@ from merope.data.nuscenes_tables import (
     table_folders,
 )
 from merope.data.pose_formats.file_lens import NoLens, lens_or_note, lens_to_write
-from merope.data.pose_formats.raw import PoseFormat, RawPoses
+from merope.data.pose_formats.raw import PoseFormat, RawPoses, require_metres
+from merope.data.pose_formats.stamped import required_times
 from merope.data.pose_table import R_AXES_OPENCV, PoseFileError, ReadOptions
 from merope.geometry.poses import Poses
 from merope.geometry.rotations import matrix_to_quaternion
@@ -59,15 +60,8 @@ def write_nuscenes(poses: Poses, camera: dict[str, Any] | None) -> Mapping[str, 
     Raises:
         ValueError: if the poses carry no times or are not in metres, or the lens is no pinhole.
     """
-    if poses.times is None:
-        raise ValueError(
-            "format 'nuscenes' needs a time for each pose and these poses have none. Construct Poses with times=."
-        )
-    if poses.unit != "m":
-        raise ValueError(
-            f"format 'nuscenes' is in metres and these poses are in {poses.unit!r}. Scale them (Poses.scaled), or state the "
-            "unit when they are read (--unit m)."
-        )
+    times = required_times("nuscenes", poses)
+    require_metres("nuscenes", poses)
     lens = None if camera is None else lens_to_write("nuscenes", camera, pixel_origin="center")
     if lens is not None and not isinstance(lens, Pinhole):
         raise ValueError(
@@ -76,7 +70,7 @@ def write_nuscenes(poses: Poses, camera: dict[str, Any] | None) -> Mapping[str, 
         )
     R_ego_cam = torch.from_numpy(R_AXES_OPENCV["flu"])
     ego_xyzw = matrix_to_quaternion(poses.R_world_cam @ R_ego_cam.mT)
-    stamps = [_stamp(time) for time in poses.times.tolist()]
+    stamps = [_stamp(time) for time in times]
     count = len(poses)
     samples = [_token("sample", number) for number in range(count)]
     images = [_token("sample_data", number) for number in range(count)]

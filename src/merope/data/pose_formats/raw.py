@@ -70,6 +70,8 @@ class PoseFormat:
     """Which way the matrices map."""
     body: str = "camera"
     """What the poses are of: "camera", or "vehicle", "imu", "device", whose axes need not be a camera's."""
+    keeps_world: bool = True
+    """Whether files hold the world's origin and axes; False for poses relative to the first."""
     bare: bool = False
     """Whether files are matrices alone, which programs fill in several conventions: `write_poses` then writes others too."""
 
@@ -108,6 +110,19 @@ def require_as_many(path: Path, num_poses: int, num_times: int) -> None:
     if num_poses != num_times:
         raise PoseFileError(
             f"{path} has {num_poses} poses and {num_times} times. Give one time for each pose."
+        )
+
+
+def require_metres(format: str, poses: Poses) -> None:
+    """Refuse poses that are not in metres, for a format that holds no other unit.
+
+    Raises:
+        ValueError: with the options that say or change the unit.
+    """
+    if poses.unit != "m":
+        raise ValueError(
+            f"format {format!r} is in metres and these poses have unit {poses.unit!r}. If they are metres, read them with "
+            "unit='m' (--unit m), else scale them (Poses.scaled; merope poses convert: --scale FACTOR --to-unit m)."
         )
 
 

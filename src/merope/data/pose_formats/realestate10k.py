@@ -158,7 +158,7 @@ def _shares(camera: dict[str, Any] | None, count: int) -> list[list[float]]:
     if camera is None:
         raise ValueError(
             "format 'realestate10k' needs a lens with the size of its pictures and got none. Pass camera=, the to_dict() "
-            "of a Pinhole; `merope poses convert` takes the lens of its source, if that has one."
+            "of a Pinhole, to write_poses (merope poses convert: --lens FILE)."
         )
     lens = CameraModel.from_dict(camera).with_pixel_origin("corner")
     if not isinstance(lens, Pinhole):

@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from merope.data.pose_formats.choosing import chosen_camera
 from merope.data.pose_formats.json_entries import Entry, json_glimpse, read_json
-from merope.data.pose_formats.raw import PoseFormat, RawPoses
+from merope.data.pose_formats.raw import PoseFormat, RawPoses, require_metres
 from merope.data.pose_table import R_AXES_OPENCV, PoseFileError, ReadOptions, plain_number
 from merope.geometry.poses import Poses
 
@@ -76,11 +76,7 @@ def write_recammaster(poses: Poses, camera: dict[str, Any] | None) -> bytes:
     Raises:
         ValueError: if the poses are not in metres.
     """
-    if poses.unit != "m":
-        raise ValueError(
-            f"format 'recammaster' holds centimetres and these poses have unit {poses.unit!r}. "
-            "Bring them to metres (Poses.scaled) and construct Poses with unit='m'."
-        )
+    require_metres("recammaster", poses)
     axes = R_AXES_OPENCV["unreal"]
     columns = np.zeros((len(poses), 4, 4))
     columns[:, :3, :3] = axes @ poses.R_world_cam.numpy() @ axes.T

@@ -21,7 +21,7 @@ from merope.cameras import CameraModel, OpenCV, Pinhole
 from merope.data.pose_formats.choosing import chosen_camera
 from merope.data.pose_formats.file_lens import NoLens, lens_or_note, lens_to_write
 from merope.data.pose_formats.json_entries import Entry, json_glimpse, read_json
-from merope.data.pose_formats.raw import PoseFormat, RawPoses
+from merope.data.pose_formats.raw import PoseFormat, RawPoses, require_metres
 from merope.data.pose_formats.stamped import matrices_of, whole_stamps
 from merope.data.pose_table import PoseFileError, ReadOptions
 from merope.geometry.poses import Poses
@@ -235,11 +235,7 @@ def write_tri_dgp(poses: Poses, camera: dict[str, Any] | None) -> dict[str, byte
     Raises:
         ValueError: without times (in the years 1 to 9999), metres, or a lens that this format has.
     """
-    if poses.unit != "m":
-        raise ValueError(
-            f"format 'tri-dgp' holds metres and these poses have unit {poses.unit!r}. "
-            "Bring them to metres (Poses.scaled) and construct Poses with unit='m'."
-        )
+    require_metres("tri-dgp", poses)
     lens = lens_to_write("tri-dgp", camera, pixel_origin="center")
     stamps = [_stamp_text(stamp) for stamp in whole_stamps("tri-dgp", poses, _SECOND)]
     calibration = _json({"names": ["CAMERA_01"], "intrinsics": [_intrinsics(lens)], "extrinsics": [_STILL]})
