@@ -8,6 +8,7 @@ import pytest
 from merope.cameras import Pinhole
 from merope.cli.main import run
 from merope.data.latent_cache import LatentCache
+from merope.data.motion_statistics import read_motion
 from merope.data.splits import Split, SplitClip, write_split
 from merope.recipes.rendered_clips import RenderedClipsConfig, render_clips
 from merope.recipes.tiny_wan import make_tiny_wan
@@ -64,6 +65,8 @@ def test_a_split_says_which_windows_are_encoded_and_what_their_clusters_are(comm
         SplitClip("rendered", right, "static"),
     )
     write_split(tmp_path / "split.json", Split("train", chosen))
+    measured = [str(clips), "--frames", "5", "--stride-windows", "4", "--split", str(tmp_path / "split.json")]
+    assert run(["data", "scale", *measured]) == 0
     rest = ["--frames", "5", "--stride-windows", "4", "--split", str(tmp_path / "split.json")]
     assert run([*command, *rest, "--out", str(tmp_path / "cache")]) == 0
     output = capsys.readouterr().out
@@ -71,6 +74,8 @@ def test_a_split_says_which_windows_are_encoded_and_what_their_clusters_are(comm
     assert "3 are not in the split" in output
     cache = LatentCache(tmp_path / "cache")
     assert sorted(cache.clusters) == ["rendered/prototype-000003", "rendered/static", "rendered/static"]
+    # The split's scale goes with its clips, to where training finds it.
+    assert read_motion(tmp_path / "cache") == read_motion(tmp_path / "split.json")
 
 
 def test_what_is_left_out_is_named(command, clips, tmp_path, capsys, monkeypatch):

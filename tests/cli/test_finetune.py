@@ -105,6 +105,7 @@ def test_a_plan_needs_configurations_alone(model, capsys):
     [
         ("nuscenes-merop", (), "unknown recipe 'nuscenes-merop'"),
         ("nuscenes-merope", ("--encoding", "gtaa"), "unknown encoding 'gtaa'"),
+        ("nuscenes-merope", ("--encoding", "gta", "--scale", "gone.json"), "gone.json: no such file"),
         ("nuscenes-merope", ("--micro-batch", "3"), "does not divide it"),
         ("nuscenes-merope", ("--shard-size", "2"), "mode 'replicate' with shard_size 2"),
         ("panshot-merope", (), "no head layout is known for head_dim 32"),
