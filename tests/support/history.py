@@ -7,7 +7,9 @@ import numpy as np
 import torch
 
 from merope.cameras import KannalaBrandt, Pinhole
+from merope.data.folder import write_clip
 from merope.data.history import ClipRows
+from merope.geometry.poses import Poses
 from merope.geometry.rotations import matrix_to_quaternion, quaternion_to_matrix, rotvec_to_matrix
 
 PINHOLE = Pinhole(fx=40.0, fy=40.0, cx=32.0, cy=18.0, width=64, height=36, pixel_origin="corner")
@@ -106,12 +108,13 @@ def brute_force(clips, path, search, *, own_traversal):
 def _of_pose(frames, rotations, path, query, search, own_traversal, view):
     center, rotation = path.poses.center_world[query].numpy(), path.poses.R_world_cam[query].numpy()
     overlaps = _overlaps(frames, rotations, center, view @ rotation.T)
+    axes, axis = rotations[:, :, 2], rotation[:, 2]
+    angles = np.arctan2(np.linalg.norm(np.cross(axes, axis), axis=1), axes @ axis)
     found = []
     for number, (clip, place) in enumerate(frames):
         dx, dy, dz = (clip.center_world[place] - center).tolist()
         distance = math.sqrt(dx * dx + dy * dy + dz * dz)
-        axis = rotations[number][:, 2]
-        angle = math.atan2(np.linalg.norm(np.cross(axis, rotation[:, 2])), axis @ rotation[:, 2])
+        angle = float(angles[number])
         if distance > search.max_distance or angle > search.max_angle:
             continue
         if path.clip == (clip.source, clip.clip_id) or overlaps[number] < search.min_overlap:
@@ -157,3 +160,29 @@ def _view_points(lens, depths):
             ray, valid = lens.unproject(torch.tensor(pixel, dtype=torch.float64))
             points += [ray.numpy() * depth for depth in depths if valid]
     return np.asarray(points)
+
+
+def straight_drive(x=0.0, *, count=6, unit="m"):
+    """Along z at this x, a metre and a quarter of a second a frame, far from the origin."""
+    number = torch.arange(count, dtype=torch.float64)
+    centers = torch.stack([6.4e6 + x + 0 * number, 0 * number, number], dim=1)
+    rotations = torch.eye(3, dtype=torch.float64).expand(count, 3, 3)
+    return Poses(R_world_cam=rotations, center_world=centers, times=number / 4, unit=unit)
+
+
+def grey_clip(root, name, x=0.0, *, world="w", **more):
+    """A clip whose frame i is of the grey value 10 i + x."""
+    poses = straight_drive(x, **more)
+    grey = (10 * np.arange(len(poses)) + x).astype(np.uint8)
+    frames = np.broadcast_to(grey[:, None, None, None], (len(poses), 36, 64, 3))
+    said = {} if world is None else {"world": world}
+    write_clip(
+        root,
+        name,
+        np.ascontiguousarray(frames),
+        poses=poses,
+        lens=PINHOLE,
+        fps=4,
+        source="s",
+        provenance=said,
+    )

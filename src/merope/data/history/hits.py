@@ -13,8 +13,8 @@ from merope.data.history.shards import HistoryError
 if TYPE_CHECKING:
     from merope.data.history.index import HistoryIndex
 
-# How far poses and parameters of a clip may be from what was indexed: rounding alone.
-_SAME = 1e-9
+# Metres by which a pose may be off what was indexed. Both are read from the same files, so they should be equal.
+_SAME = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -162,6 +162,6 @@ def _decoded(
     for hit in hits:
         own = index.locate(hit.row)[1]
         moved = np.abs(clip.poses.center_world[hit.frame].numpy() - shard.columns["center_world"][own]).max()
-        if moved > _SAME * max(1.0, float(np.abs(shard.columns["center_world"][own]).max())):
+        if moved > _SAME:
             raise HistoryError(changed.format(f": frame {hit.frame} is {moved:.3g} m elsewhere"))
     return clip.frames(wanted), clip.lens

@@ -94,14 +94,13 @@ def place_of(clip: Clip, *, world: str | None, traversal: str | None) -> tuple[s
     Raises:
         ClipError: if nobody says the world.
     """
-    said_world, said_traversal = (_said(clip, name) for name in (WORLD, TRAVERSAL))
-    world = world or said_world
+    world = world or _said(clip, WORLD)
     if world is None:
         raise clip.error(
             "nothing says which world its poses are in, and poses of two worlds cannot be compared. Name the world that all "
             'these clips share with world (--world NAME), or write "world" into the provenance of each.'
         )
-    return world, traversal or said_traversal or whole_clip(clip.source, clip.clip_id)
+    return world, traversal or _said(clip, TRAVERSAL) or whole_clip(clip.source, clip.clip_id)
 
 
 def _said(clip: Clip, name: str) -> str | None:
