@@ -21,6 +21,7 @@ from merope.cameras import (
     UnifiedCamera,
 )
 from merope.cli.lens_options import Calibration as Name
+from merope.data import ReadOptions, load_pose_file
 from merope.data.calibration_files import (
     CALIBRATIONS,
     CalibrationError,
@@ -52,7 +53,8 @@ SHARED = [
     ("data/kitti_odom/video/06_calib.txt", "kitti", "P1", {"height": 370, "width": 1226}, Pinhole, {"fx": 707.0912}),
     ("data/nuscenes/scene-0061_one_sample/v1.0-test/calibrated_sensor.json", "nuscenes", "CAM_FRONT", {}, Pinhole,
      {"fx": 1266.417203046554, "width": 1600, "height": 900}),
-    ("data/av2/7fab2350/calibration/intrinsics.feather", "argoverse2", "ring_front_center", {}, OpenCV, {}),
+    ("data/av2/7fab2350/calibration/intrinsics.feather", "argoverse2", "ring_front_center", {}, Pinhole,
+     {"width": 1550, "height": 2048}),
     ("data/comma2k19/camera_intrinsics.txt", "comma2k19", None, {}, Pinhole, {"cx": 582.0, "width": 1164, "height": 874}),
     ("data/panshot/demo_lens.json", "ucpe", "2", {"height": 480, "width": 832}, UnifiedCamera,
      {"xi": 0.8, "pixel_origin": "corner"}),
@@ -106,6 +108,12 @@ def test_driving_cameras_look_where_their_names_say():
         shared_file("data/av2/7fab2350/calibration/intrinsics.feather"), camera="ring_front_center"
     )
     assert front.T_body_cam[0, 2] > 0.99 and front.T_body_cam[:3, 3].norm() < 3
+    # The same lens as with the poses, and k1 to k3 in a note: the images are published without distortion.
+    posed = load_pose_file(
+        shared_file("data/av2/7fab2350"), format="argoverse2", options=ReadOptions(camera="ring_front_center")
+    )
+    assert posed.camera == front.lens.to_dict()
+    assert set(front.notes) <= set(posed.notes) and "k1 -0.2" in front.notes[0]
     assert load_calibration(shared_file(FISHEYE + "woodscape_front.json")).T_body_cam[0, 2] > 0.7
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from merope.cameras import OpenCV, Pinhole
+from merope.cameras import Pinhole
 from merope.data.calibrations.documents import (
     document_or_none,
     entry,
@@ -32,6 +32,7 @@ from merope.data.calibrations.raw import (
     CalibrationFormat,
     CalibrationRequest,
 )
+from merope.data.pose_formats.argoverse2 import undistorted_note
 from merope.errors import MissingDependency
 
 _COMMA_SIZE = (874, 1164)
@@ -98,14 +99,14 @@ def read_nuscenes(path: Path, request: CalibrationRequest) -> Calibration:
 def read_argoverse2(path: Path, request: CalibrationRequest) -> Calibration:
     """A camera of Argoverse 2's intrinsics.feather, with its place from egovehicle_SE3_sensor.feather beside it.
 
-    k1, k2, k3 are radial distortion, as in OpenCV's model.
+    The images are published without distortion, so the lens is a pinhole; k1, k2, k3 are of the glass, as a note says.
     """
     table = _feather(path)
     names = [str(name) for name in table.get("sensor_name", [])]
     row = names.index(request.choose(path, names))
     fields = ("fx_px", "fy_px", "cx_px", "cy_px", "k1", "k2", "k3")
     found = {field: table[field][row] if field in table else None for field in fields}
-    values = named(path, names[row], found, *fields)
+    fx, fy, cx, cy, *distortion = named(path, names[row], found, *fields)
     sides = {
         side: pixels(path, side, entry(path, table, side)[row]) if side in table else None
         for side in ("height_px", "width_px")
@@ -113,8 +114,7 @@ def read_argoverse2(path: Path, request: CalibrationRequest) -> Calibration:
     if None in sides.values():
         raise CalibrationError(f"{path} has no column height_px or width_px.")
     height, width = request.size(path, (int(sides["height_px"] or 0), int(sides["width_px"] or 0)))
-    curve: dict[str, Any] = dict(zip(("fx", "fy", "cx", "cy", "k1", "k2", "k3"), values, strict=True))
-    lens = OpenCV(**curve, height=height, width=width, pixel_origin="center")
+    lens = Pinhole(fx=fx, fy=fy, cx=cx, cy=cy, height=height, width=width, pixel_origin="center")
     beside = path.parent / "egovehicle_SE3_sensor.feather"
     T_body_cam = None
     if beside.is_file():
@@ -130,7 +130,7 @@ def read_argoverse2(path: Path, request: CalibrationRequest) -> Calibration:
         name=names[row],
         T_body_cam=T_body_cam,
         body=None if T_body_cam is None else _VEHICLE,
-        notes=("Argoverse 2's own tools project without the distortion k1, k2, k3; this lens has it.",),
+        notes=(undistorted_note(*distortion),) if any(distortion) else (),
     )
 
 

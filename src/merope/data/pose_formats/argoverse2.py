@@ -53,7 +53,11 @@ def read_argoverse2(path: Path, options: ReadOptions) -> RawPoses:
     camera: dict[str, Any] | None = None
     if options.camera is not None:
         matrices, camera, lens_notes = _mounted(file.parent, options, matrices)
-        notes += lens_notes
+        notes += (
+            f"there is a pose for every stamp of the log, and {options.camera} took an image at some of them: match images "
+            "by name",
+            *lens_notes,
+        )
     return RawPoses(
         matrices=matrices,
         places=places,
@@ -123,11 +127,16 @@ def _mounted(
 
     camera, notes = lens_or_note(pinhole)
     if camera is not None and any(values[name] for name in ("k1", "k2", "k3")):
-        notes += (
-            "the lens is the pinhole of the published images, from which distortion was removed; k1 {k1:g}, k2 {k2:g}, "
-            "k3 {k3:g} are those of the original lens".format(**values),
-        )
+        notes += (undistorted_note(values["k1"], values["k2"], values["k3"]),)
     return np.concatenate([rotations, centers[:, :, None]], axis=2), camera, notes
+
+
+def undistorted_note(k1: float, k2: float, k3: float) -> str:
+    """What is to be said of distortion in a calibration of images that have none."""
+    return (
+        f"the lens is the pinhole of the published images, from which distortion was removed; k1 {k1:g}, k2 {k2:g}, "
+        f"k3 {k3:g} are those of the original lens"
+    )
 
 
 def _read(
