@@ -290,6 +290,15 @@ def test_what_cannot_be_checked_is_one_line(arguments, code, message, tmp_path, 
     assert message in capsys.readouterr().err
 
 
+def test_a_manifest_of_its_own_makes_no_cache_of_a_folder_of_clips(planted, tmp_path, capsys):
+    shutil.copytree(planted / "sound-0", tmp_path / "sound-0")
+    for _ in range(2):
+        assert checked(capsys, tmp_path, "--manifest", tmp_path / "manifest.json", code=0)["n_sound"] == 1
+    write_cache(tmp_path / "cache", range(1))
+    (tmp_path / "cache" / "encoding.json").unlink()
+    assert "encoding.json" in checked(capsys, tmp_path / "cache", code=1)["problems"][0]
+
+
 def test_an_unfinished_cache_is_refused(tmp_path, capsys):
     write_cache(tmp_path, range(1))
     (tmp_path / "manifest.json").unlink()

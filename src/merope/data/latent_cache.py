@@ -223,7 +223,14 @@ def finish_cache(folder: str | Path, *, skipped: Sequence[dict[str, str]] = ()) 
 
 def is_latent_cache(folder: str | Path) -> bool:
     """Whether a folder is a cache of latents, finished or not."""
-    return (Path(folder) / _ENCODING).exists() or (Path(folder) / _MANIFEST).exists()
+    manifest = Path(folder) / _MANIFEST
+    if (Path(folder) / _ENCODING).exists():
+        return True
+    # A manifest may be of something else; of a cache it begins with its format.
+    if not manifest.is_file():
+        return False
+    with manifest.open("rb") as file:
+        return _FORMAT.encode() in file.read(200)
 
 
 class LatentCache:

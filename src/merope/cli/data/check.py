@@ -79,11 +79,14 @@ def check(
     from merope.data.checking import CheckConfig
     from merope.data.expected_clips import read_expected
     from merope.data.splits import write_split
-    from merope.files import write_text_atomically
+    from merope.files import require_folder, write_text_atomically
     from merope.recipes.check import check_data
 
     if not folders:
         raise UsageError("name at least one folder of clips or cache of latents.")
+    for path in (out, manifest):
+        if path is not None:
+            require_folder(path.parent)
     config = CheckConfig(
         max_jitter_deg=max_jitter,
         near_depth=near_depth,

@@ -53,9 +53,12 @@ def scale(
         write_motion,
     )
     from merope.data.splits import write_split
+    from merope.files import require_folder
 
     if not inputs:
         raise UsageError("name at least one cache of latents, folder of clips or file of trajectories.")
+    if out is not None:
+        require_folder(out.parent)
     # One small matrix after another: threads would wait for each other.
     torch.set_num_threads(1)
     split = trajectories.only()
