@@ -231,6 +231,19 @@ def test_turn_writes_both_sides(timed, tmp_path, capsys):
     )
 
 
+def test_what_is_to_be_known_of_a_file_is_said_once(timed, tmp_path, capsys):
+    matrices = read_poses(timed, format="merope").T_world_cam[:, :3].numpy()
+    np.savetxt(tmp_path / "rounded.txt", matrices.reshape(-1, 12), fmt="%.4f")
+    flags = ["--format", "kitti", "--overwrite", "--out", tmp_path / "out.json"]
+    for words in (
+        ["turn", "--trajectory-fps", 10],
+        ["keyframes", "--num-frames", 50, "--fps", 5],
+        ["resample", "--num-frames", 9],
+    ):
+        assert poses(words[0], tmp_path / "rounded.txt", *words[1:], *flags) == 0
+        assert capsys.readouterr().out.count("were projected to rotations") == 1
+
+
 def test_the_flags_of_turn_have_the_defaults_of_the_library():
     flags, library = signature(turn).parameters, signature(turn_variant).parameters
     shared = {"curvature", "ramp_length", "axle_to_camera", "min_radius", "max_lateral_acceleration"}

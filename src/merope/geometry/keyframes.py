@@ -87,6 +87,7 @@ def keyframe_path(
         center_world=keyframes.center_world[piece] + offset,
         times=times,
         unit=keyframes.unit,
+        projection_error=keyframes.projection_error,
     )
 
 

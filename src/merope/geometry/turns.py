@@ -132,6 +132,7 @@ def turn_variant(
         center_world=torch.from_numpy(new_center_world),
         times=poses.times,
         unit=poses.unit,
+        projection_error=poses.projection_error,
     )
 
 

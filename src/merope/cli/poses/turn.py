@@ -97,9 +97,9 @@ def turn(
     for note in _doubts(poses, turn_start, axle_to_camera):
         print(note)
     for each, variant in variants.items():
-        target = write.out if side != "both" else _beside(write.out, each)
-        write.write(replace(loaded, poses=variant, camera=camera, frame_ids=None, names=None), target=target)
-        print(f"{target}: {each}, {_difference(poses, variant)}")
+        changed = replace(loaded, poses=variant, camera=camera, frame_ids=None, names=None)
+        write.write(changed, target=targets[each], notes=each == sides[0])
+        print(f"{targets[each]}: {each}, {_difference(poses, variant)}")
 
 
 def _beside(out: Path, side: str) -> Path:

@@ -30,13 +30,13 @@ class WriteFlags:
         for target in targets:
             require_free(target, self.overwrite)
 
-    def write(self, file: "PoseFile", *, target: Path | None = None) -> None:
-        """Write the file, read it again, and print what it is and what it cannot hold."""
+    def write(self, file: "PoseFile", *, target: Path | None = None, notes: bool = True) -> None:
+        """Write the file, read it again, and print what it is, what it cannot hold and, with ``notes``, where it is from."""
         from merope.data.pose_conversion import write_pose_file
 
         target = target or self.out
         done = write_pose_file(target, file, to=self.to, overwrite=self.overwrite)
-        for note in done.notes:
+        for note in done.notes if notes else ():
             print(note)
         print(f"{target}: {described(file)}, as {self.to}")
         for clause in done.lost:
