@@ -6,15 +6,18 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= 2
 DEMO_ARGS ?=
+FUZZ_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types pytest clean
+.PHONY: help demo test lint format types pytest fuzz clean
 
 help:
 	@echo "make demo     install into $(VENV), then generate a street video along a commanded drive and score it"
 	@echo "              (DEMO_ARGS='--trajectory FILE --format kitti' for a drive of your own)"
 	@echo "make test     install into $(VENV), then format check, lint, types and tests"
 	@echo "make lint     format check, lint and types alone"
+	@echo "make fuzz     install into $(VENV), then 10 000 damaged files of every pose format; long"
+	@echo "              (FUZZ_ARGS='--format kitti --count 500 --seed 1' for some)"
 	@echo "make format   rewrite files the way 'make lint' wants them"
 	@echo "make clean    remove $(VENV) and every cache"
 
@@ -52,6 +55,10 @@ pytest: $(VENV)/.stamp-dev
 	$(BIN)/python -m pytest -q -n $(WORKERS)
 
 test: lint pytest
+
+# tests/fuzz/test_sample.py is a small sample of the same.
+fuzz: $(VENV)/.stamp-dev
+	$(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -1,0 +1,78 @@
+"""A small sample of `make fuzz`, and proof that it sees what goes wrong: readers that guess, trust or let errors through."""
+
+import numpy as np
+import pytest
+
+from merope.data import pose_files, pose_table
+from merope.data.pose_formats import FORMATS, euroc, rds_hq, stamped
+from merope.data.pose_formats.raw import PoseFormat
+from tests.fuzz.cases import KINDS, run
+from tests.fuzz.seeds import seeds_of
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_mutation_has_its_outcome(tmp_path, kind):
+    report = run(kind, count=100, seed=0, scratch=tmp_path)
+    assert report.defects == []
+    assert report.outcomes["refused"] > 10 < report.outcomes["read"]
+
+
+def split_anywhere(text):
+    return text.splitlines()
+
+
+def any_float(field):
+    return float(field.replace(",", "."))
+
+
+def unchecked(path, places, words, times):
+    return None
+
+
+def first_row_only(path, matrices, options, kind):
+    return SETTLE(path, matrices, options, kind)[:1]
+
+
+SETTLE = pose_files._settle_convention
+WRONG_READERS = {
+    "line ends of other scripts": ("kitti", pose_table, "lines_of", split_anywhere),
+    "any word as a number": ("kitti", pose_table, "plain_number", any_float),
+    "stamps that fall": ("euroc", stamped, "require_increasing", unchecked),
+    "poses that are lost": ("npy", pose_files, "_settle_convention", first_row_only),
+    "tar archives that lead out": ("rds-hq.tar", rds_hq, "_refuse_unsafe", lambda path, member: None),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_READERS)
+def test_a_reader_that_does_it_wrong_is_found(tmp_path, monkeypatch, case):
+    kind, module, name, wrong = WRONG_READERS[case]
+    seeds_of(kind)
+    monkeypatch.setattr(module, name, wrong)
+    if name == "require_increasing":
+        monkeypatch.setattr(euroc, name, wrong)
+        monkeypatch.setattr(pose_files, "Poses", Unordered(pose_files.Poses))
+    assert run(kind, count=300, seed=0, scratch=tmp_path).defects
+
+
+class Unordered:
+    """Poses that drop their times where they do not increase, as a careless reader would."""
+
+    def __init__(self, kind):
+        self.kind = kind
+
+    def from_matrices(self, matrices, *, times=None, **rest):
+        if times is not None and (np.diff(times) <= 0).any():
+            times = None
+        return self.kind.from_matrices(matrices, times=times, **rest)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("NumPy says no"), KeyError("frames"), MemoryError()])
+def test_an_error_that_is_not_ours_is_found(tmp_path, monkeypatch, error):
+    def read(path, options):
+        raise error
+
+    seeds_of("merope")
+    monkeypatch.setitem(FORMATS, "merope", PoseFormat(about="", read=read))
+    report = run("merope", count=5, seed=0, scratch=tmp_path)
+    assert report.outcomes == {"traceback": 5}
+    assert len(report.defects) == 5
