@@ -11,6 +11,7 @@ from merope.cli.usage import UsageError
 
 if TYPE_CHECKING:
     from merope.data.latent_cache import LatentCaches
+    from merope.data.split_caches import ClipsOfSplit
     from merope.training.finetune_config import FinetuneConfig
 
 
@@ -46,6 +47,9 @@ class Changes:
     """Steps between two probes of what the cameras are worth on a fixed batch."""
     checkpoint_every: int | None = None
     """Steps between two checkpoints."""
+    source_weights: tuple[str, ...] = ()
+    """Shares of the draws by source, as NAME=SHARE of each, such as nuscenes=0.3 rendered=0.7; by default every cluster
+    counts as one, whatever its source."""
     seed: int | None = None
     """Seed of everything that is drawn."""
 
@@ -65,6 +69,8 @@ class Changes:
             "seed",
         )
         values = {name: getattr(self, name) for name in same if getattr(self, name) is not None}
+        if self.source_weights:
+            values["source_weights"] = _weights(self.source_weights)
         if self.dtype is not None:
             values["compute_dtype"] = self.dtype
         if self.no_checkpointing:
@@ -88,6 +94,23 @@ class Changes:
         return replace(config, **values)
 
 
+def _weights(texts: tuple[str, ...]) -> dict[str, float]:
+    """Shares by source out of NAME=SHARE."""
+    weights: dict[str, float] = {}
+    for text in texts:
+        name, _, share = text.rpartition("=")
+        try:
+            weight = float(share)
+        except ValueError:
+            weight = 0.0
+        if not name or name in weights or not 0 < weight < float("inf"):
+            raise UsageError(
+                f"--source-weights takes NAME=SHARE for each source, once, with a positive share; got {text!r}."
+            )
+        weights[name] = weight
+    return weights
+
+
 def recipes() -> None:
     """List the recipes of `merope train finetune`: the rows of the paper that each trains, and what it has of its own."""
     from merope.recipes.wan import describe_recipes
@@ -103,6 +126,7 @@ def finetune(
     output: Path | None = None,
     adapter: str | None = None,
     scale: Path | None = None,
+    split: Path | None = None,
     changes: Annotated[Changes, tyro.conf.arg(name="")] = Changes(),
     device: str | None = None,
     wandb: str | None = None,
@@ -127,6 +151,8 @@ def finetune(
             first.
         scale: Translation scale of encodings in which metres enter linearly: a split or a file that `merope data scale`
             wrote. By default the one beside the caches, else it is estimated from their clips in the same way.
+        split: Train on the clips that this file names, as `merope data prototypes` or `merope data check` writes it, and
+            with its clusters in place of those that were encoded.
         changes: What to change in the recipe.
         device: Such as cuda or cpu; by default a GPU where there is one.
         wandb: Weights & Biases project to log to as well.
@@ -150,7 +176,8 @@ def finetune(
         return
     if not data:
         raise ValueError("--data must name at least one cache of latents; `merope data encode` makes them.")
-    _train(config, configs, model, data, output or Path("runs") / config.name, adapter, scale, device, wandb)
+    place = output or Path("runs") / config.name
+    _train(config, configs, model, data, place, adapter, scale, split, device, wandb)
 
 
 def _train(
@@ -161,6 +188,7 @@ def _train(
     output: Path,
     adapter: str | None,
     scale: Path | None,
+    split: Path | None,
     device: str | None,
     wandb: str | None,
 ) -> None:
@@ -168,7 +196,10 @@ def _train(
 
     from merope.cli.street import quiet_autocast
     from merope.data.latent_cache import LatentCaches
+    from merope.data.split_caches import ClipsOfSplit
+    from merope.data.splits import read_split
     from merope.generation.model_files import trained_transformer
+    from merope.training.clip_batches import sampler_of
     from merope.training.finetune import FinetuneTrainer, count_parameters
     from merope.training.log_sinks import has_tensorboard
     from merope.training.memory import GIB, plan_memory
@@ -176,9 +207,14 @@ def _train(
     from merope.training.pretrained import add_cameras, load_base
 
     quiet_autocast()
-    clips = LatentCaches(data)
+    everything = LatentCaches(data)
+    clips = everything if split is None else ClipsOfSplit(everything, read_split(split))
     _require_same_latents(clips, configs.vae, model)
+    # Whether the shares are of these sources is said before weights are loaded.
+    sampler_of(clips, config)
     notes: list[str] = []
+    if split is not None:
+        notes.append(f"{len(clips)} of {len(everything)} clips are in {split}, with its clusters")
     config = _fitted(config, clips, notes)
     config = _scaled(config, clips, adapter, scale, notes)
     with joined_processes(device or ("cuda" if torch.cuda.is_available() else "cpu")) as processes:
@@ -217,9 +253,9 @@ def _train(
             processes=processes,
             wandb=wandb,
         )
-        trains, everything = count_parameters(trainer.transformer)
+        trains, parameters = count_parameters(trainer.transformer)
         say(
-            f"{config.name}: {trains / 1e6:,.2f} M of {everything / 1e6:,.2f} M parameters train ({config.trains}); "
+            f"{config.name}: {trains / 1e6:,.2f} M of {parameters / 1e6:,.2f} M parameters train ({config.trains}); "
             f"{config.steps} steps of {config.global_batch} clips = {processes.size} processes x {config.micro_batch} x "
             f"{trainer.accumulation}, {config.parallel.mode}, on {len(clips)} clips of "
             f"{trainer.batches.sampler.num_clusters} clusters, in {output}"
@@ -231,7 +267,7 @@ def _train(
         say(f"{state} at step {trainer.step}; the model is in {output / 'model'}")
 
 
-def _require_same_latents(clips: "LatentCaches", vae: Any, model: str) -> None:
+def _require_same_latents(clips: "LatentCaches | ClipsOfSplit", vae: Any, model: str) -> None:
     """Raise `CheckpointMismatch` unless the caches hold latents as this model's autoencoder normalises them."""
     from merope.errors import CheckpointMismatch
 
@@ -244,7 +280,9 @@ def _require_same_latents(clips: "LatentCaches", vae: Any, model: str) -> None:
             )
 
 
-def _fitted(config: "FinetuneConfig", clips: "LatentCaches", notes: list[str]) -> "FinetuneConfig":
+def _fitted(
+    config: "FinetuneConfig", clips: "LatentCaches | ClipsOfSplit", notes: list[str]
+) -> "FinetuneConfig":
     """The configuration with size, length and rate of the clips.
 
     ``notes`` gets a line for each thing that is not the recipe's own.
@@ -283,7 +321,11 @@ def _fitted(config: "FinetuneConfig", clips: "LatentCaches", notes: list[str]) -
 
 
 def _scaled(
-    config: "FinetuneConfig", clips: "LatentCaches", adapter: str | None, scale: Path | None, notes: list[str]
+    config: "FinetuneConfig",
+    clips: "LatentCaches | ClipsOfSplit",
+    adapter: str | None,
+    scale: Path | None,
+    notes: list[str],
 ) -> "FinetuneConfig":
     """The configuration with a translation scale, where its encoding has one.
 

@@ -91,7 +91,8 @@ class BalancedSampler:
             )
         if set(sources) != set(weights):
             raise ValueError(
-                f"weights must name exactly the sources {sorted(set(sources))}; got {sorted(weights)}."
+                f"weights (--source-weights) must name exactly the sources {', '.join(sorted(set(sources)))}; got "
+                f"{', '.join(sorted(weights)) or 'none'}."
             )
         if not all(np.isfinite(weight) and weight > 0 for weight in weights.values()):
             raise ValueError(

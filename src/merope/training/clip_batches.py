@@ -97,7 +97,7 @@ class ClipBatches:
         self, clips: Clips, config: FinetuneConfig, *, sampler: BalancedSampler | None = None
     ) -> None:
         self.clips, self.config = clips, config
-        self.sampler = BalancedSampler(clips.clusters, config.seed) if sampler is None else sampler
+        self.sampler = sampler_of(clips, config) if sampler is None else sampler
         _require_size(clips.description, config.spec)
         if config.input_map is not None:
             require_up(clips)
@@ -200,6 +200,15 @@ def _rays(clips: Sequence[CachedClip], config: FinetuneConfig) -> ViewRays:
     up_world = None if config.input_map is None else [clip.up_world for clip in clips if clip.up_world]
     poses = latent_matrices([clip.poses for clip in clips], config.spec, up_world=up_world)
     return latent_rays(poses, config.spec, [clip.lens for clip in clips])
+
+
+def sampler_of(clips: Clips, config: FinetuneConfig) -> BalancedSampler:
+    """What a run draws its clips with.
+
+    Raises:
+        ValueError: if ``config.source_weights`` does not name exactly the sources of the clips.
+    """
+    return BalancedSampler(clips.clusters, config.seed, sources=clips.sources, weights=config.source_weights)
 
 
 def require_up(clips: Clips) -> None:

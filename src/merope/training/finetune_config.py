@@ -90,6 +90,8 @@ class FinetuneConfig:
     """Share of clips whose prompt is replaced by the empty one, for text guidance."""
     sample_posterior: bool = True
     """Whether latents are drawn from the autoencoder's posterior anew at each step, or its mean is taken."""
+    source_weights: dict[str, float] | None = None
+    """Share of the draws of each source of clips; None draws uniformly over clusters, whatever their source."""
     noise_levels: Literal["uniform", "logit-normal"] = "uniform"
     """Distribution of sigma before the spec's time shift: uniform in [0, 1], or the sigmoid of a standard normal."""
     parallel: ParallelConfig = field(default_factory=ParallelConfig)
