@@ -1,5 +1,7 @@
 """Poses from file to file: nothing changes that was not asked for, and what is lost is said."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -159,6 +161,17 @@ def test_a_mount_that_is_none_is_refused(tmp_path, text, message):
     with pytest.raises(PoseFileError) as error:
         read_mount(tmp_path / "mount", "opencv")
     assert message in str(error.value)
+
+
+def test_folders_pipes_and_devices_are_never_written_over(tmp_path, monkeypatch):
+    write_poses(tmp_path / "a", timed(), format="kitti")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for target, word in (("folder", "folder"), (".", "folder"), ("pipe", "pipe"), ("/dev/null", "device")):
+        for to in ("kitti", "comma2k19"):
+            with pytest.raises(PoseFileError, match=word):
+                convert_poses("a", target, format="kitti", to=to, overwrite=True, times=timed().times)
 
 
 # With and without times, a lens, metres, names of frames, frame numbers, and poses of a camera.

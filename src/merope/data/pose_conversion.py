@@ -195,12 +195,22 @@ def frame_lens(file: PoseFile, change: Callable[[Tensor], Tensor]) -> dict[str, 
 
 
 def require_free(target: str | Path, overwrite: bool) -> None:
-    """Refuse to write over a file.
+    """Refuse to write over a file, or anything else that is there.
 
     Raises:
-        PoseFileError: if it is there and is not to be overwritten.
+        PoseFileError: if a file is there and is not to be overwritten, or a folder, a pipe or a device.
     """
-    if Path(target).exists() and not overwrite:
+    target = Path(target)
+    if target.is_dir():
+        raise PoseFileError(
+            f"{target} is a folder that is there already, which is never written over. Name a file or a folder that is not "
+            "there yet, or remove this one."
+        )
+    if target.exists() and not target.is_file():
+        raise PoseFileError(
+            f"{target} is a pipe or a device; poses are written to files, which appear whole or not at all. Name a file."
+        )
+    if target.exists() and not overwrite:
         raise PoseFileError(f"{target} is there already. Overwrite it with overwrite=True (--overwrite).")
 
 
