@@ -114,6 +114,14 @@ def test_another_configuration_needs_another_folder(recordings, tmp_path):
         converted(recordings, tmp_path)
 
 
+def test_a_first_try_of_which_nothing_came_does_not_bind(recordings, tmp_path):
+    tried = converted(recordings, tmp_path, num_frames=1000)
+    assert tried.written == 0 and tried.broken
+    assert converted(recordings, tmp_path).written > 0
+    with pytest.raises(CheckpointMismatch, match="converted with another config"):
+        converted(recordings, tmp_path, num_frames=1000)
+
+
 def test_a_full_disk_is_not_a_broken_clip(recordings, tmp_path, monkeypatch):
     def full(*arguments, **settings):
         raise OSError(28, "No space left on device", str(tmp_path))

@@ -45,8 +45,9 @@ def steady_rate(times: Float[np.ndarray, "time"]) -> float:
 
 
 def stretches(times: Float[np.ndarray, "time"], *, fps: float) -> list[range]:
-    """Frame numbers of the stretches within which no step is longer than `GAP` periods of ``fps``."""
-    starts = [0, *(np.flatnonzero(np.diff(times) > GAP / fps) + 1).tolist(), len(times)]
+    """Frame numbers of the stretches within which time goes on and no step is longer than `GAP` periods of ``fps``."""
+    steps = np.diff(times)
+    starts = [0, *(np.flatnonzero((steps > GAP / fps) | (steps <= 0)) + 1).tolist(), len(times)]
     return [range(start, stop) for start, stop in pairwise(starts)]
 
 

@@ -162,13 +162,15 @@ class Track:
         return Pinhole(fx=fx, fy=fy, cx=cx, cy=cy, height=height, width=width, pixel_origin="center")
 
     def gaps(self, fps: float) -> tuple[str, ...]:
-        """A sentence for every step of more than 1.5 spacings of ``fps``, where images are missing."""
-        times = self.times_us / 1e6
-        steps = np.diff(times)
-        late = np.flatnonzero(steps > GAP / fps)
+        """A sentence for every step of more than 1.5 spacings of ``fps``, where images are missing, and for every two images
+        with one time, which cannot both be right."""
+        steps = np.diff(self.times_us / 1e6)
         return tuple(
-            f"images {number} and {number + 1} are {steps[number]:.3f} s apart, more than {GAP} spacings at {fps:g} a second"
-            for number in late.tolist()
+            f"images {number} and {number + 1} have the same time"
+            if steps[number] <= 0
+            else f"images {number} and {number + 1} are {steps[number]:.3f} s apart, more than {GAP} spacings at {fps:g} a "
+            "second"
+            for number in np.flatnonzero((steps > GAP / fps) | (steps <= 0)).tolist()
         )
 
 

@@ -231,11 +231,14 @@ def _opened_report(root: Path, made: dict[str, Any]) -> dict[str, Any]:
             f"{path} is no report of a conversion: {error}. Choose another folder."
         ) from None
     different = [name for name, value in made.items() if report.get(name) != value]
-    if different:
-        raise CheckpointMismatch(
-            f"{root} holds clips that were converted with another {' and '.join(different)} ({path}). Choose another folder."
-        )
-    return dict(report)
+    if not different:
+        return dict(report)
+    # After a first try of which nothing came there is nothing to mix with.
+    if not report["clips"] and not any(entry.is_dir() for entry in root.iterdir()):
+        return {"format": _FORMAT, **made, "clips": {}, "broken": {}}
+    raise CheckpointMismatch(
+        f"{root} holds clips that were converted with another {' and '.join(different)} ({path}). Choose another folder."
+    )
 
 
 def _save(root: Path, report: dict[str, Any]) -> None:

@@ -102,6 +102,22 @@ def test_no_clip_crosses_dropped_images(tmp_path):
     assert [window.clip_id[-5:] for window in whole.windows(9)] == ["00000", "00018"]
 
 
+def test_images_with_one_time_are_in_no_clip_together(tmp_path):
+    write_nuscenes_root(tmp_path, count=24, pictures=False)
+    table = tmp_path / "v1.0-mini" / "sample_data.json"
+    records = json.loads(table.read_text())
+    images = sorted(
+        (row for row in records if "CAM_FRONT" in row["filename"]), key=lambda row: row["timestamp"]
+    )
+    images[12]["timestamp"] = images[11]["timestamp"]
+    table.write_text(json.dumps(records))
+    clips = open_dataset("nuscenes", tmp_path, frames=9)
+    assert [clip_id[-5:] for clip_id in clips.ids] == ["00000", "00013"]
+    assert any(note.endswith("images 11 and 12 have the same time") for note in clips.notes)
+    for clip in clips:
+        assert (clip.poses.times.diff() > 0).all()
+
+
 def test_key_frames_come_twice_a_second(tmp_path):
     write_nuscenes_root(tmp_path, pictures=False)
     clip = open_dataset("nuscenes", tmp_path, images="key")[0]

@@ -212,6 +212,9 @@ def test_a_table_grows_over_many_lengths(tmp_path):
     last = np.load(inputs[-1])["centers"][-1]
     np.testing.assert_allclose(table.paths[-1, -1], last[-1] - last[0], atol=1e-6)
     assert (table.paths[5500] == 0).all()
+    backwards = tabulate(read_trajectories(inputs[::-1], InputOptions()), num_points=5)
+    assert (backwards.sources, backwards.clip_ids) == (table.sources, table.clip_ids)
+    np.testing.assert_array_equal(backwards.paths, table.paths)
 
 
 @pytest.mark.parametrize(

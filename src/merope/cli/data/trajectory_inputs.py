@@ -102,7 +102,7 @@ def read_table(inputs: Sequence[Path], flags: TrajectoryFlags, read: ReadFlags) 
 def described(inputs: Sequence[Path], flags: TrajectoryFlags, read: ReadFlags, **more: Any) -> dict[str, Any]:
     """What a split notes about how it was made: names of inputs, not where they lie, and the options."""
     return {
-        "inputs": [path.name or str(path) for path in inputs],
+        "inputs": sorted(path.name or str(path) for path in inputs),
         "frames": None if flags.whole else flags.frames,
         "stride_windows": flags.stride_windows,
         "fps": flags.fps,

@@ -134,6 +134,8 @@ def join_frames(
         f"the pose at {stamps[worst]:.6f} s is {abs(deviations[worst]):.6f} s from the nearest frame, where half a frame "
         f"period is {half_period:.6f} s"
     )
+    if abs(deviations[worst]) <= half_period:
+        timed = "two poses have the same nearest frame"
     fits = {"sampled": same_number, "full": in_time, "auto": same_number or in_time}
     if not fits[how]:
         if how == "auto":
@@ -141,8 +143,6 @@ def join_frames(
                 f"its frames fit its poses neither by number nor by time: {counted}; {timed}. Is it the right video, and "
                 "complete?"
             )
-        if how == "full" and abs(deviations[worst]) <= half_period:
-            timed = "two poses have the same nearest frame"
         other = " (frames='auto' decides by what fits)" if same_number or in_time else ""
         raise MeropeError(f"frames={how!r} does not hold: {counted if how == 'sampled' else timed}{other}")
     joined = "full" if how == "full" or (how == "auto" and in_time) else "sampled"

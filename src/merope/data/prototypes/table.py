@@ -36,7 +36,9 @@ class PathTable:
 def tabulate(
     trajectories: Iterable[Trajectory | ClipError], *, num_points: int = 49, progress: bool = False
 ) -> PathTable:
-    """Resample trajectories as they come; poses are not kept.
+    """Resample trajectories as they come, and sort them by source and name; poses are not kept.
+
+    Sorted, because k-means and ties go by number: what is found does not depend on the order of the inputs.
 
     Raises:
         MeropeError: if there is no trajectory, two have the same source and name, or not all are in one known unit.
@@ -102,10 +104,13 @@ class _Growing:
             raise MeropeError(f"there is no trajectory that can be read{why}")
         # The rows beyond are given back to the system, or were never touched.
         self._paths.resize((self._count, *self._paths.shape[1:]), refcheck=False)
+        keys = list(zip(self._sources, self._clip_ids, strict=True))
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+        in_order = order == list(range(len(order)))
         return PathTable(
-            paths=self._paths,
-            sources=tuple(self._sources),
-            clip_ids=tuple(self._clip_ids),
+            paths=self._paths if in_order else self._paths[order],
+            sources=tuple(self._sources[row] for row in order),
+            clip_ids=tuple(self._clip_ids[row] for row in order),
             unit=self._unit,
             skipped=tuple(self.skipped),
         )
