@@ -1,11 +1,11 @@
 """What stands beside the tensors of a cache of latents: the description of its encoding, and the listing of each shard."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from merope.data.cached_clip import CacheDescription, CacheError
+from merope.data.strict_json import parse_json
 
 LISTING = "clips.json"
 """File of a shard with its size, hash and clips."""
@@ -23,7 +23,7 @@ def shard_listings(folder: Path) -> Iterator[dict[str, Any]]:
     """
     for path in sorted(folder.glob(f"shard-*/{LISTING}")):
         try:
-            listing = json.loads(path.read_text(encoding="utf-8"))
+            listing = parse_json(path.read_text(encoding="utf-8"))
             clips = [listed_row(row) for row in listing["clips"]]
             rest = {name: listing[name] for name in ("bytes", "sha256", "sum", "sum_of_squares")}
         except (ValueError, TypeError, KeyError) as error:
@@ -43,7 +43,7 @@ def read_description(path: Path) -> CacheDescription:
         CacheError: if the file is missing, damaged, or of another release.
     """
     try:
-        return CacheDescription.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        return CacheDescription.from_dict(parse_json(path.read_text(encoding="utf-8")))
     except (FileNotFoundError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise CacheError(f"{path} describes no cache of latents that this release reads: {error}.") from error
 

@@ -29,7 +29,7 @@ from merope.data.video import (
     write_frames,
 )
 from merope.errors import MeropeError
-from merope.files import atomic_folder
+from merope.files import atomic_folder, require_file
 from merope.geometry.gravity import Up, unit_up
 from merope.geometry.poses import Poses
 
@@ -271,6 +271,7 @@ def _read_meta(path: Path) -> dict[str, Any]:
 
 def _read_depth(path: Path, indices: Sequence[int]) -> Float16[np.ndarray, "_ _ _"]:
     try:
+        require_file(path)
         with np.load(path, allow_pickle=False) as archive:
             return archive["depth"][list(indices)]
     # A damaged archive raises whatever its bytes lead zipfile and NumPy to: tokenize.TokenError was seen.

@@ -34,6 +34,7 @@ from merope.data.cache_listing import (
     written_clips,
 )
 from merope.data.cached_clip import CachedClip, CacheDescription, CacheError, CacheWarning
+from merope.data.strict_json import parse_json
 from merope.files import atomic_folder, atomic_path, write_text_atomically
 from merope.geometry.gravity import Up, unit_up
 from merope.geometry.poses import Poses
@@ -255,7 +256,7 @@ class LatentCache:
                 str(path),
             )
         try:
-            manifest = json.loads(path.read_text(encoding="utf-8"))
+            manifest = parse_json(path.read_text(encoding="utf-8"))
             if (manifest["format"], manifest["version"]) != (_FORMAT, _VERSION):
                 raise ValueError(f"its format is {manifest['format']!r}, version {manifest['version']!r}")
             self.description = CacheDescription.from_dict(manifest["encoding"])

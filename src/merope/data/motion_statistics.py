@@ -25,6 +25,7 @@ from merope.data.prototypes.arc_length import relative_centers
 from merope.data.prototypes.inputs import InputOptions, Trajectory, read_trajectories
 from merope.data.splits import FORMAT as SPLIT_FORMAT
 from merope.data.splits import Split, read_split
+from merope.data.strict_json import parse_json
 from merope.encodings.scale import STANDING, TranslationScale, baselines
 from merope.errors import CheckpointMismatch, MeropeError
 from merope.files import write_text_atomically
@@ -259,7 +260,7 @@ def _read(path: Path) -> tuple[MotionStatistics, dict[str, Any]]:
     if path.is_dir():
         path = path / MOTION_FILE
     try:
-        content = json.loads(path.read_bytes().decode("utf-8-sig"))
+        content = parse_json(path.read_bytes().decode("utf-8-sig"))
         if not isinstance(content, dict) or content.get("format") not in (_FORMAT, SPLIT_FORMAT):
             raise ValueError("it is neither a split nor a file of `merope data scale`")
         if content["format"] == SPLIT_FORMAT:

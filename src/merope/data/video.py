@@ -20,7 +20,7 @@ from jaxtyping import UInt8
 from PIL import Image
 
 from merope.errors import MeropeError
-from merope.files import atomic_path
+from merope.files import atomic_path, require_file
 
 # Frame, height, width, colour. Unnamed, since two clips in one call may differ in all three.
 Frames = UInt8[np.ndarray, "_ _ _ 3"]
@@ -158,8 +158,7 @@ def frame_times(path: str | os.PathLike[str]) -> Iterator[float]:
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[av.container.InputContainer, av.VideoStream]]:
     """A video file and its stream; what goes wrong within the block is the file's fault, and said so."""
-    if not path.exists():
-        raise FileNotFoundError(2, "No such file or directory", str(path))
+    require_file(path)
     try:
         with av.open(str(path), metadata_errors="replace") as container:
             if not container.streams.video:
@@ -241,6 +240,7 @@ def read_pictures(paths: Sequence[Path]) -> Frames:
     frames: list[np.ndarray] = []
     for path in paths:
         try:
+            require_file(path)
             with Image.open(path) as image:
                 frames.append(np.asarray(image.convert("RGB")))
         # Pillow raises SyntaxError for a damaged chunk of a PNG.

@@ -6,6 +6,7 @@ from pathlib import Path
 from merope.data.clip import Clip
 from merope.data.datasets.clip_set import ClipSet, DataSet
 from merope.data.folder import clip_ids, read_clip
+from merope.data.inside import below
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +22,7 @@ class FolderSet(ClipSet):
 
     def open_clip(self, clip_id: str) -> Clip:
         """The clip in the folder of this name."""
-        return read_clip(self.root / clip_id)
+        return read_clip(below(self.root, clip_id))
 
 
 def open_folder(root: Path, options: FolderOptions) -> FolderSet:

@@ -1,8 +1,8 @@
-"""Lists that users point to: names of scenes or clips, captions, and file names that stay below their root."""
+"""Lists that users point to: names of scenes or clips, and captions."""
 
 import csv
 import io
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from merope.data.datasets.files import read_captions
@@ -63,15 +63,3 @@ def read_caption_file(path: Path) -> dict[str, str]:
             raise MeropeError(f"{path}, row {number} has {wrong}; each row is a name and a caption.")
         captions[row[0]] = " ".join(row[1].split())
     return captions
-
-
-def path_below(root: Path, name: str) -> Path:
-    """Where a file is that a table names; no table may lead out of its data set.
-
-    Raises:
-        MeropeError: if the name is absolute or climbs out of ``root``.
-    """
-    parts = PurePosixPath(name.replace("\\", "/"))
-    if parts.is_absolute() or ".." in parts.parts or not parts.parts or ":" in parts.parts[0]:
-        raise MeropeError(f"the file name {name!r} leads out of the folder of the data set.")
-    return root / parts

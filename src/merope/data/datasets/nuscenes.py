@@ -16,9 +16,10 @@ import torch
 from merope.cameras import Pinhole
 from merope.data.clip import Clip
 from merope.data.datasets.clip_set import ClipSet, DataSet
-from merope.data.datasets.name_lists import path_below, read_caption_file, read_names
+from merope.data.datasets.name_lists import read_caption_file, read_names
 from merope.data.frame_timing import FrameTiming, stretches
 from merope.data.given_frames import fit_view
+from merope.data.inside import inside
 from merope.data.nuscenes_index import read_tables_indexed
 from merope.data.nuscenes_tables import (
     IMAGE_RATE,
@@ -108,7 +109,7 @@ class NuScenesSet(ClipSet):
         own_lens = track.lens
         if own_lens is None:
             raise MeropeError(f"the tables have no intrinsics for {track.camera}")
-        paths = [path_below(self.root, name) for name in track.files]
+        paths = [inside(self.root, name) for name in track.files]
         size = _wanted_size(self.options)
         lens = own_lens if size is None else fit_view(None, own_lens, **size)[1]
         times = track.times_us / 1e6

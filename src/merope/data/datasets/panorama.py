@@ -28,6 +28,7 @@ from merope.data.lens_files import read_lens
 from merope.data.pose_files import load_pose_file
 from merope.data.video import Frames, read_pictures
 from merope.errors import MeropeError
+from merope.files import require_file
 from merope.geometry.poses import Poses
 from merope.geometry.rotations import rotvec_to_matrix
 
@@ -211,6 +212,7 @@ def picture_size(path: Path) -> tuple[int, int]:
         MeropeError: if it cannot be opened.
     """
     try:
+        require_file(path)
         with Image.open(path) as image:
             return image.height, image.width
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
@@ -299,6 +301,7 @@ def _depth_views(
     path: Path, lens: CameraModel, R_pano_cam: Tensor, scale: float, wanted: Sequence[int]
 ) -> Any:
     try:
+        require_file(path)
         with Image.open(path) as image:
             depth = np.asarray(image)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:

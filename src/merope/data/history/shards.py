@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from merope.cameras import CameraModel
+from merope.data.strict_json import parse_json
 from merope.errors import MeropeError
 from merope.files import atomic_folder
 
@@ -150,7 +151,7 @@ class Shard:
             HistoryError: if a file is missing, cut short, or not what `write_shard` writes.
         """
         try:
-            about = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
+            about = parse_json((folder / _ABOUT).read_text(encoding="utf-8"))
             if about["format"] != FORMAT or about["unit"] != "m":
                 raise ValueError(f"{_ABOUT} is of another format")
             sizes = {name: int(about[name]) for name in ("rows", "clips", "worlds", "lenses")}

@@ -84,7 +84,7 @@ def load_array(path: Path, content: bytes, *, member: str | None = None) -> np.n
     Raises:
         PoseFileError: for anything else, an array of Python objects, and a header that promises more than follows.
     """
-    place = str(path) if member is None else f"{member} of {path}"
+    place = str(path) if member is None else f"{member[:100]} of {path}"
     head = array_head_of(content)
     # NumPy would set memory aside for what a header promises before it looks at what there is.
     if head is not None and head.num_bytes > len(content):
@@ -98,7 +98,9 @@ def load_array(path: Path, content: bytes, *, member: str | None = None) -> np.n
         array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
     except Exception as error:
         # A damaged header goes through Python's own parser, which has many ways to say no.
-        raise PoseFileError(f"{place} is no NumPy array or archive that can be read: {error}.") from None
+        raise PoseFileError(
+            f"{place} is no NumPy array or archive that can be read: {error!s:.300}."
+        ) from None
     if head is not None and head.num_bytes < len(content):
         raise PoseFileError(
             f"{place} has {len(content)} bytes, where its shape {list(head.shape)} takes {head.num_bytes}: its header is "
@@ -131,7 +133,9 @@ def _load_archive(path: Path, content: bytes) -> dict[str, np.ndarray]:
         raise
     except Exception as error:
         # zipfile has several errors for damage, and others for passwords and methods of packing it lacks.
-        raise PoseFileError(f"{path} is no NumPy array or archive that can be read: {error}.") from None
+        raise PoseFileError(
+            f"{path} is no NumPy array or archive that can be read: {error!s:.300}."
+        ) from None
     return {name.removesuffix(".npy"): load_array(path, part, member=name) for name, part in parts.items()}
 
 

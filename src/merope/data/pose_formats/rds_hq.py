@@ -90,12 +90,14 @@ def _members(path: Path, content: bytes) -> dict[str, bytes]:
                     continue
                 if member.size > _LARGEST_MEMBER:
                     raise PoseFileError(
-                        f"{path}: {member.name} has {member.size} bytes, which is no 4 x 4 matrix."
+                        f"{path}: {member.name:.200} has {member.size} bytes, which is no 4 x 4 matrix."
                     )
                 stream = archive.extractfile(member)
                 name = PurePosixPath(member.name).name
                 if name in parts:
-                    raise PoseFileError(f"{path} holds two files {name}. Keep the poses of one clip in it.")
+                    raise PoseFileError(
+                        f"{path} holds two files {name:.200}. Keep the poses of one clip in it."
+                    )
                 parts[name] = b"" if stream is None else stream.read()
             # tarfile takes a damaged header, and the end of a file that was cut short, for the end of the archive.
             if content[archive.offset : archive.offset + _BLOCK] != bytes(_BLOCK):
@@ -106,7 +108,7 @@ def _members(path: Path, content: bytes) -> dict[str, bytes]:
         raise
     except Exception as error:
         # tarfile has errors of its own for damage and lets others of its parsing through.
-        raise PoseFileError(f"{path} is a damaged tar archive: {error}. Fetch it again.") from None
+        raise PoseFileError(f"{path} is a damaged tar archive: {error!s:.300}. Fetch it again.") from None
     return parts
 
 
@@ -114,11 +116,11 @@ def _refuse_unsafe(path: Path, member: tarfile.TarInfo) -> None:
     name = PurePosixPath(member.name)
     if name.is_absolute() or ".." in name.parts:
         raise PoseFileError(
-            f"{path}: the member {member.name!r} leaves its folder. Do not trust this archive."
+            f"{path}: the member {member.name!r:.200} leaves its folder. Do not trust this archive."
         )
     if not member.isreg() or member.issparse() or member.size < 0:
         raise PoseFileError(
-            f"{path}: the member {member.name!r} is a link or no plain file. Do not trust this archive."
+            f"{path}: the member {member.name!r:.200} is a link or no plain file. Do not trust this archive."
         )
 
 
