@@ -143,7 +143,7 @@ def _overlaps(frames, rotations, center, points_world):
     centers = np.stack([clip.center_world[place] for clip, place in frames])
     points_cam = (points_world + (center - centers)[:, None]) @ rotations
     overlaps = np.empty(len(frames))
-    for lens in LENSES:
+    for lens in {id(clip.lens): clip.lens for clip, _ in frames}.values():
         own = [number for number, (clip, _) in enumerate(frames) if clip.lens is lens]
         pixels, valid = lens.project(torch.from_numpy(points_cam[own]))
         overlaps[own] = (valid & lens.in_image(pixels)).double().mean(-1).numpy()
