@@ -76,6 +76,9 @@ def test_a_split_says_which_windows_are_encoded_and_what_their_clusters_are(comm
     assert sorted(cache.clusters) == ["rendered/prototype-000003", "rendered/static", "rendered/static"]
     # The split's scale goes with its clips, to where training finds it.
     assert read_motion(tmp_path / "cache") == read_motion(tmp_path / "split.json")
+    other = ["--source", "other", "--out", str(tmp_path / "nothing")]
+    assert run([*command, *rest, *other]) == 1
+    assert "None of 6 windows is in the split" in capsys.readouterr().err
 
 
 def test_what_is_left_out_is_named(command, clips, tmp_path, capsys, monkeypatch):

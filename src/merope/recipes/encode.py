@@ -261,7 +261,7 @@ def encode_clips(
         try:
             cache = finish_cache(folder, skipped=everywhere)
         except CacheError as error:
-            raise CacheError(f"{error} {_first(everywhere)}") from error
+            raise CacheError(f"{error} {_first(everywhere, counts['not_in_split'])}") from error
     return EncodeReport(skipped=skipped, cache=cache, **counts)
 
 
@@ -288,7 +288,9 @@ def module_identity(module: nn.Module) -> dict[str, str]:
     }
 
 
-def _first(skipped: list[dict[str, str]]) -> str:
+def _first(skipped: list[dict[str, str]], not_in_split: int) -> str:
+    if not skipped and not_in_split:
+        return f"None of {not_in_split} windows is in the split. Is it of the same source (--source), frames and stride?"
     if not skipped:
         return ""
     row = skipped[0]
