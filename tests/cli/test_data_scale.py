@@ -15,6 +15,7 @@ from merope.cli.main import run
 from merope.data.folder import write_clip
 from merope.data.latent_cache import LatentCaches
 from merope.data.motion_statistics import MotionError, motion_beside, read_motion
+from merope.data.split_caches import ClipsOfSplit
 from merope.data.splits import Split, SplitClip, read_split, write_split
 from merope.encodings.registry import default_encoding, encoding_to_config
 from merope.errors import CheckpointMismatch
@@ -154,9 +155,12 @@ def finetuned(encoding="gta", unit="m"):
     )
 
 
-def scaled(folders, scale=None, config=None):
+def scaled(folders, scale=None, config=None, split=None):
     notes = []
-    made = _scaled(config or finetuned(), LatentCaches(folders), None, scale, notes)
+    clips = LatentCaches(folders)
+    if split is not None:
+        clips = ClipsOfSplit(clips, read_split(split))
+    made = _scaled(config or finetuned(), clips, None, scale, split, notes)
     return made.encoding.get("scale"), notes
 
 
@@ -210,6 +214,19 @@ def test_a_split_reaches_training_by_a_flag_and_beside_the_caches(caches, tmp_pa
         scaled(caches, config=finetuned(unit="normalized"))
     _, notes = scaled(caches, scale=tmp_path / "split.json", config=finetuned("merope"))
     assert notes == ["merope has no translation scale; --scale is left aside"]
+
+
+def test_clips_of_a_later_split_have_its_scale_and_not_that_beside_the_caches(caches, tmp_path):
+    assert scale(*caches) == 0
+    names = tuple(SplitClip("clips", f"clip-{number:03d}") for number in (2, 6))
+    path = tmp_path / "later.json"
+    write_split(path, Split("train", names))
+    estimated, notes = scaled(caches, split=path)
+    assert "from the clips' motion" in notes[0]
+    assert estimated != scaled(caches)[0]
+    assert scale(*caches, "--split", path) == 0
+    stored, notes = scaled(caches, split=path)
+    assert stored == pytest.approx(estimated, rel=1e-9) and f"of {path}, measured on 2 clips" in notes[0]
 
 
 def test_files_without_a_scale_say_how_to_get_one(tmp_path):

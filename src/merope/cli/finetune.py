@@ -150,7 +150,7 @@ def finetune(
         adapter: Adapter to go on from (a file, a folder or a hub name); by default a new one, which changes nothing at
             first.
         scale: Translation scale of encodings in which metres enter linearly: a split or a file that `merope data scale`
-            wrote. By default the one beside the caches, else it is estimated from their clips in the same way.
+            wrote. By default that in --split, or beside the caches, else it is estimated from the clips in the same way.
         split: Train on the clips that this file names, as `merope data prototypes` or `merope data check` writes it, and
             with its clusters in place of those that were encoded.
         changes: What to change in the recipe.
@@ -216,7 +216,7 @@ def _train(
     if split is not None:
         notes.append(f"{len(clips)} of {len(everything)} clips are in {split}, with its clusters")
     config = _fitted(config, clips, notes)
-    config = _scaled(config, clips, adapter, scale, notes)
+    config = _scaled(config, clips, adapter, scale, split, notes)
     with joined_processes(device or ("cuda" if torch.cuda.is_available() else "cpu")) as processes:
 
         def say(text: str) -> None:
@@ -325,14 +325,17 @@ def _scaled(
     clips: "LatentCaches | ClipsOfSplit",
     adapter: str | None,
     scale: Path | None,
+    split: Path | None,
     notes: list[str],
 ) -> "FinetuneConfig":
     """The configuration with a translation scale, where its encoding has one.
 
-    That of the adapter that is gone on from, else the file's, else the one beside the caches, else that of the clips.
+    That of the adapter that is gone on from, else the file's, else the split's, else, without a split, the one beside the
+    caches, else that of the clips.
     """
     from merope.adapters import read_adapter_config
-    from merope.data.motion_statistics import motion_beside, read_motion
+    from merope.data.motion_statistics import SCALE, motion_beside, read_motion
+    from merope.data.splits import read_split
     from merope.errors import CheckpointMismatch
     from merope.training.motion import needs_scale, with_scale_of
 
@@ -353,7 +356,11 @@ def _scaled(
             )
         notes.append(f"translation scale: {own['per_metre']:.4g} per metre, the adapter's")
         return replace(config, encoding={**config.encoding, "scale": own})
-    if found is None:
+    if found is None and split is not None:
+        # What is beside the caches is of other clips.
+        if SCALE in read_split(split).statistics:
+            of, found = str(split), read_motion(split)
+    elif found is None:
         folders = [cache.folder for cache in clips.caches]
         names = (f"{source}/{name}" for source, name in zip(clips.sources, clips.clip_ids, strict=True))
         of, found = ", ".join(map(str, folders)), motion_beside(folders, names)
