@@ -7,18 +7,16 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import UInt8
 
+from merope.data.given_frames import PICTURES, pictures_in
 from merope.data.video import decoded_frames, read_pictures, require_increasing
 from merope.errors import MeropeError
-
-PICTURES = (".png", ".jpg", ".jpeg")
-"""Endings of the pictures that count as frames of a folder."""
 
 Frame = UInt8[np.ndarray, "height width 3"]
 
 
 @dataclass(frozen=True, slots=True)
 class Footage:
-    """Frames of a video file, or pictures of a folder in the order of their names."""
+    """Frames of a video file, or pictures of a folder in the order of the numbers in their names."""
 
     path: Path
     pictures: tuple[Path, ...]
@@ -58,9 +56,9 @@ def open_footage(path: str | Path) -> Footage:
     """
     path = Path(path)
     if path.is_dir():
-        pictures = tuple(sorted(file for file in path.iterdir() if file.suffix.lower() in PICTURES))
+        pictures = tuple(pictures_in(path))
         if not pictures:
-            raise MeropeError(f"{path} holds no pictures ({', '.join(PICTURES)}).")
+            raise MeropeError(f"{path} holds no pictures ({', '.join(sorted(PICTURES))}).")
         return Footage(path, pictures, len(pictures))
     if not path.exists():
         raise FileNotFoundError(2, "No such video or folder of pictures", str(path))

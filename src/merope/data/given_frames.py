@@ -7,10 +7,10 @@ from pathlib import Path
 
 import av
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from merope.cameras import CameraModel
-from merope.data.video import RATE_SLACK, Frames
+from merope.data.video import RATE_SLACK, Frames, read_pictures
 from merope.errors import MeropeError
 
 PICTURES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff", ".ppm"}
@@ -46,18 +46,17 @@ def read_given_frames(path: str | Path, *, num_frames: int, fps: float) -> Given
                 f"{path} is one picture and {num_frames} frames are to be given. Give a video or a folder of pictures, or "
                 "use --prefix-frames 1 if the model takes one frame."
             )
-        return GivenFrames(frames=_picture(path)[None])
+        return GivenFrames(frames=read_pictures([path]))
     return _from_video(path, num_frames, fps)
 
 
 def _from_folder(folder: Path, num_frames: int) -> GivenFrames:
-    entries = [entry for entry in folder.iterdir() if entry.suffix.lower() in PICTURES]
-    entries = sorted((entry for entry in entries if not entry.name.startswith(".")), key=by_number)
+    entries = pictures_in(folder)
     if len(entries) < num_frames:
         raise MeropeError(
             f"{folder} has {len(entries)} pictures ({', '.join(sorted(PICTURES))}) and {num_frames} frames are to be given."
         )
-    pictures = [_picture(entry) for entry in entries[:num_frames]]
+    pictures = [read_pictures([entry])[0] for entry in entries[:num_frames]]
     for entry, picture in zip(entries, pictures, strict=False):
         if picture.shape != pictures[0].shape:
             raise MeropeError(
@@ -67,18 +66,16 @@ def _from_folder(folder: Path, num_frames: int) -> GivenFrames:
     return GivenFrames(frames=np.stack(pictures))
 
 
+def pictures_in(folder: Path) -> list[Path]:
+    """The pictures of a folder, in the order of the numbers in their names; hidden files are none."""
+    entries = [entry for entry in folder.iterdir() if entry.suffix.lower() in PICTURES]
+    return sorted((entry for entry in entries if not entry.name.startswith(".")), key=by_number)
+
+
 def by_number(path: Path) -> list[tuple[int, str]]:
     """Sort key that puts frame_9 before frame_10."""
     parts = re.split(r"(\d+)", path.name)
     return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
-
-
-def _picture(path: Path) -> np.ndarray:
-    try:
-        with Image.open(path) as image:
-            return np.asarray(image.convert("RGB"))
-    except (UnidentifiedImageError, OSError) as error:
-        raise MeropeError(f"{path} cannot be read as a picture ({error}); is the file complete?") from error
 
 
 def _from_video(path: Path, num_frames: int, fps: float) -> GivenFrames:

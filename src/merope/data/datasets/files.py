@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from merope.data.given_frames import PICTURES, by_number
+from merope.data.given_frames import PICTURES, pictures_in
 from merope.data.pose_table import plain_number, read_lines, read_text
 from merope.data.strict_json import parse_json
 from merope.data.video import Frames, read_header, read_pictures, read_video
@@ -163,8 +163,7 @@ def frame_files(path: Path) -> FrameFiles:
             names=None,
             decode=partial(_of_video, path),
         )
-    pictures = [entry for entry in path.iterdir() if entry.suffix.lower() in PICTURES]
-    pictures = sorted((entry for entry in pictures if not entry.name.startswith(".")), key=by_number)
+    pictures = pictures_in(path)
     if not pictures:
         raise MeropeError(f"{path} holds no pictures ({', '.join(sorted(PICTURES))})")
     height, width = read_pictures(pictures[:1]).shape[1:3]
