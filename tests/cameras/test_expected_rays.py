@@ -65,7 +65,7 @@ def test_pixels_of_real_calibrations_come_back_from_their_rays(name):
     pixels = grid(height=camera.height, width=camera.width)
     back, seen = camera.project(camera.unproject(pixels)[0])
     assert seen.all()
-    assert (back - pixels).abs().max() < 1e-11
+    assert (back - pixels).abs().max() < 1e-12
 
 
 @pytest.mark.parametrize("name", ["camera-rgb", "camera-slam-left", "camera-slam-right"])
@@ -78,7 +78,7 @@ def test_aria_has_the_rays_of_its_official_code_and_no_others(name):
     assert (dirs_cam[valid] - expected).abs().max() < ARIA_PRECISION
     back, seen = camera.project(dirs_cam[valid])
     assert seen.all()
-    assert (back - pixels).abs().max() < 1e-11
+    assert (back - pixels).abs().max() < 1e-12
 
 
 def test_folding_calibration_has_rays_exactly_where_expected():

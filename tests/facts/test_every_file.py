@@ -216,7 +216,7 @@ def panorama_depth(path: Path, scratch: Path) -> None:
 KINDS: tuple[tuple[str, Opens], ...] = (
     ("av2/7fab2350/city_SE3_egovehicle.feather", poses("argoverse2", 2706)),
     ("av2/adcf7d18/city_SE3_egovehicle.feather", poses("argoverse2", 2637)),
-    ("av2/*/intrinsics.feather", lens("opencv", 1550, 2048, camera="ring_front_center")),
+    ("av2/*/intrinsics.feather", lens("pinhole", 1550, 2048, camera="ring_front_center")),
     ("av2/*/egovehicle_SE3_sensor.feather", mounting),
     ("comma2k19/camera_intrinsics.txt", lens("pinhole", 1164, 874)),
     ("comma2k19/preview_frame0.png", picture(1164, 874)),

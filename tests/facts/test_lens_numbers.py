@@ -5,6 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from merope.data.lens_facts import pixel_grid
+from tests.cameras.calibrations import lens_of_rays
 from tests.support.said import agrees, converted, printed, said
 from tests.support.shared import shared_file
 
@@ -91,6 +93,23 @@ def test_calibrations_of_one_camera_differ_as_measured(one, other, flags, median
     found = said("lens", "compare", *paths, *flags, "--columns", "9", "--rows", "9")
     assert agrees(found["median_deg"], median)
     assert largest is None or agrees(found["max_deg"], largest)
+
+
+@pytest.mark.parametrize("name", ["tumvi_cam0_kb4", "tumvi_cam1_kb4", "surround_view_front"])
+def test_kannala_brandt_is_opencvs_fisheye_in_front_of_the_camera(name):
+    cv2 = pytest.importorskip("cv2")
+    lens = lens_of_rays(name)
+    pixels = pixel_grid(lens, columns=9, rows=9)
+    dirs_cam, valid = lens.unproject(pixels)
+    ahead = valid & (dirs_cam[:, 2] > 0.05)
+    K = np.array([[lens.fx, 0, lens.cx], [0, lens.fy, lens.cy], [0, 0, 1]], dtype=np.float64)
+    D = np.array([lens.k1, lens.k2, lens.k3, lens.k4], dtype=np.float64)
+    criteria = (cv2.TERM_CRITERIA_EPS + cv2.TERM_CRITERIA_MAX_ITER, 100, 1e-15)
+    plane = cv2.fisheye.undistortPoints(pixels[ahead].numpy()[None], K, D, criteria=criteria)[0]
+    theirs = np.column_stack([plane, np.ones(len(plane))])
+    theirs /= np.linalg.norm(theirs, axis=1, keepdims=True)
+    apart = np.rad2deg(np.linalg.norm(np.cross(theirs, dirs_cam[ahead].numpy()), axis=1))
+    assert len(apart) > 50 and apart.max() < 1e-13
 
 
 def test_comma2k19_lens():
