@@ -1,12 +1,15 @@
 """The choices on the command line are those of the library."""
 
 import inspect
+from dataclasses import fields
 from typing import get_args
 
 import pytest
 
 from merope.cli import demo, evaluate, generate, overlay, pose_options
-from merope.data import pose_table
+from merope.cli.pose_options import ReadFlags
+from merope.cli.usage import UsageError
+from merope.data import ReadOptions, pose_table
 from merope.data.pose_files import FORMATS
 from merope.geometry import poses
 
@@ -29,3 +32,28 @@ def test_commands_share_the_choices(command):
     parameters = inspect.signature(command).parameters
     assert parameters["format"].annotation in (pose_options.Format, pose_options.Format | None)
     assert parameters["unit"].annotation == pose_options.Unit | None
+
+
+@pytest.mark.parametrize(
+    ("format", "flags", "name"),
+    [
+        ("kitti", {"camera": "left"}, "--camera"),
+        ("euroc", {"quaternion_order": "wxyz"}, "--quaternion-order"),
+        ("npy", {"index_column": True}, "--index-column"),
+        ("aria", {"time_unit": "ns"}, "--time-unit"),
+        ("merope", {"undo_applied_transform": True}, "--undo-applied-transform"),
+    ],
+)
+def test_a_flag_that_would_go_unheeded_is_refused(format, flags, name):
+    with pytest.raises(UsageError, match=f"{name} is for .*not for --format {format}"):
+        ReadFlags(format=format, **flags).options()
+
+
+def test_what_a_format_heeds_are_options_that_there_are():
+    known = {field.name for field in fields(ReadOptions)}
+    for kind in FORMATS.values():
+        assert set(kind.options) <= known
+    assert ReadFlags(format="tum", quaternion_order="wxyz").options().quaternion_order == "wxyz"
+    assert (
+        ReadFlags(format="colmap", camera="1", unit="m", direction="camera-to-world").options().camera == "1"
+    )

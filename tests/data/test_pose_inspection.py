@@ -225,10 +225,9 @@ def test_rotations_that_alone_are_transposed_are_told_from_other_axes(tmp_path):
 def test_a_camera_of_several_may_look_back(tmp_path):
     poses = drive(41, turn_deg=90, turning=0.4)
     backwards = torch.diag(torch.tensor([-1.0, 1.0, -1.0], dtype=torch.float64))
-    rows = tmp_path / "a"
-    write_rows(rows, in_axes(poses, backwards))
-    assert inspect(rows).verdict.outcome == "disagrees"
-    found = inspect(rows, camera="rear")
+    path = write_rows(tmp_path / "a", in_axes(poses, backwards))
+    assert inspect(path).verdict.outcome == "disagrees"
+    found = inspect(path, camera="rear")
     assert found.verdict.outcome == "silent"
     assert "one of several" in found.verdict.text
     assert found.findings == ()

@@ -47,19 +47,20 @@ class ReadFlags:
     direction: Direction | None = None
     """Which way the matrices of the file map; by default as its format says."""
     camera_axes: Axes | None = None
-    """Axes of what the matrices turn; by default as the format says. opengl: y up, z back; flu: x forward, y left, z up."""
+    """Axes of what the matrices turn; by default as the format says. opencv: x right, y down, z forward; opengl: x right,
+    y up, z back; flu: x forward, y left, z up; frd: x forward, y right, z down; unreal: x forward, y right, z up."""
     quaternion_order: Literal["xyzw", "wxyz"] = "xyzw"
-    """Order of quaternion components in the file."""
+    """Order of quaternion components in a TUM file; other formats define theirs."""
     mirror: Literal["none", "x", "y", "z"] = "none"
     """World axis to negate, where the world is left-handed and the cameras are not."""
     camera: str | None = None
-    """Which camera, in a file or folder of several."""
+    """Which camera, in a file or folder of several (Argoverse 2, COLMAP, DGP, nuScenes, ReCamMaster)."""
     scene: str | None = None
-    """Which scene, sequence or trajectory, in a file or folder of several."""
+    """Which scene or trajectory, in a file or folder of several (nuScenes, Aria)."""
     undo_applied_transform: bool = False
     """Take out the change of the world that a nerfstudio file states of its own poses."""
     time_unit: Literal["s", "ms", "us", "ns"] = "s"
-    """Unit of the time stamps in the file."""
+    """Unit of the time stamps in a TUM file; other formats define theirs."""
     delimiter: Literal["space", "comma"] = "space"
     """What separates the numbers of a text file."""
     skip_lines: int = 0
@@ -70,9 +71,24 @@ class ReadFlags:
     """How far R^T R may be from the identity (largest entry) before a file is refused."""
 
     def options(self) -> "ReadOptions":
-        """The same as the library takes it."""
+        """The same as the library takes it.
+
+        Raises:
+            UsageError: if a flag is set that readers of the format do not heed; the file would be read as without it.
+        """
+        from merope.data.pose_formats import FORMATS
         from merope.data.pose_table import ReadOptions
 
+        of_some = {name for kind in FORMATS.values() for name in kind.options}
+        for field in fields(ReadFlags):
+            is_set = getattr(self, field.name) != field.default
+            if is_set and field.name in of_some and self.format is not None:
+                heeding = [name for name, kind in FORMATS.items() if field.name in kind.options]
+                if self.format not in heeding:
+                    raise UsageError(
+                        f"--{field.name.replace('_', '-')} is for {', '.join(heeding)}, not for --format {self.format}, "
+                        "which says that itself or has no such thing. Leave it out."
+                    )
         return ReadOptions(**{field.name: getattr(self, field.name) for field in fields(ReadOptions)})
 
     def required_format(self) -> Format:

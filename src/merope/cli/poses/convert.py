@@ -40,8 +40,8 @@ def convert(
         to: Format to write.
         read: How to read the source.
         times: File with the time of each pose in seconds, one a line, for sources without times.
-        lens: File with the lens (this project's JSON, such as a clip's lens.json), in place of the source's; COLMAP, AC3D
-            and DGP files need one.
+        lens: File with the lens (this project's JSON, such as a clip's lens.json), in place of the source's; COLMAP, AC3D,
+            DGP and RealEstate10K files need one.
         start: First pose that is kept.
         count: How many poses are kept; by default all that follow.
         step: Keep every step-th pose.
@@ -49,7 +49,7 @@ def convert(
             the vehicle's; the camera's poses are written.
         mount_axes: Axes of the vehicle in that file; by default those of the source's format.
         rebase: Make the first camera the world.
-        scale: What every length is multiplied by (0.001: millimetres to metres); goes with --to-unit.
+        scale: What every length is multiplied by (0.001: millimetres to metres, 0.01: centimetres); goes with --to-unit.
         to_unit: What a length of 1 is after that.
         to_direction: Which way written matrices map (kitti, npy); camera-to-world by default.
         to_axes: Axes of what written matrices turn (kitti, npy); opencv by default.

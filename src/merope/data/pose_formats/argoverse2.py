@@ -237,6 +237,7 @@ FORMATS = {
         read=read_argoverse2,
         write=write_argoverse2,
         recognise=recognise_argoverse2,
+        options=("camera",),
         unit="m",
         axes="flu",
         body="vehicle",

@@ -167,6 +167,7 @@ FORMATS = {
         read=read_aria,
         write=write_aria,
         recognise=recognise_aria,
+        options=("skip_lines", "scene"),
         unit="m",
         body="device",
     ),

@@ -161,6 +161,7 @@ FORMATS = {
         read=read_colmap,
         write=write_text,
         recognise=recognise_text,
+        options=("camera",),
         direction="world-to-camera",
     ),
     "colmap-binary": PoseFormat(
@@ -168,6 +169,7 @@ FORMATS = {
         read=read_colmap,
         write=write_binary,
         recognise=recognise_binary,
+        options=("camera",),
         direction="world-to-camera",
     ),
 }

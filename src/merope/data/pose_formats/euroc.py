@@ -106,6 +106,7 @@ FORMATS = {
         read=read_euroc,
         write=write_euroc,
         recognise=recognise_euroc,
+        options=("delimiter", "skip_lines"),
         unit="m",
         body="imu",
     ),

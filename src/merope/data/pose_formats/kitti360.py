@@ -110,6 +110,7 @@ FORMATS = {
         read=read_kitti360,
         write=write_kitti360,
         recognise=recognise_kitti360,
+        options=("delimiter", "skip_lines", "index_column"),
         unit="m",
         axes="frd",
         body="imu",

@@ -217,6 +217,7 @@ FORMATS = {
         read=read_nerfstudio,
         write=write_nerfstudio,
         recognise=recognise_nerfstudio,
+        options=("undo_applied_transform",),
         axes="opengl",
     ),
 }

@@ -195,6 +195,7 @@ FORMATS = {
         read=read_nuscenes,
         write=write_nuscenes,
         recognise=recognise_nuscenes,
+        options=("camera", "scene"),
         unit="m",
     ),
 }

@@ -70,6 +70,8 @@ class PoseFormat:
     """Which way the matrices map."""
     body: str = "camera"
     """What the poses are of: "camera", or "vehicle", "imu", "device", whose axes need not be a camera's."""
+    options: tuple[str, ...] = ()
+    """Fields of `ReadOptions` that this reader heeds, beside those that say a convention, which are for every format."""
     keeps_world: bool = True
     """Whether files hold the world's origin and axes; False for poses relative to the first."""
     bare: bool = False

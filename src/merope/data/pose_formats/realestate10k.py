@@ -197,6 +197,7 @@ FORMATS = {
         read=read_realestate10k,
         write=write_realestate10k,
         recognise=recognise_realestate10k,
+        options=("delimiter", "skip_lines"),
         direction="world-to-camera",
     ),
 }

@@ -100,6 +100,7 @@ FORMATS = {
         read=read_recammaster,
         write=write_recammaster,
         recognise=recognise_recammaster,
+        options=("camera",),
         unit="m",
         axes="unreal",
     ),

@@ -118,6 +118,7 @@ FORMATS = {
         read=read_kitti,
         write=write_kitti,
         recognise=recognise_kitti,
+        options=("delimiter", "skip_lines", "index_column"),
         bare=True,
         unit="m",
     ),
@@ -126,6 +127,7 @@ FORMATS = {
         read=read_tum,
         write=write_tum,
         recognise=recognise_tum,
+        options=("delimiter", "skip_lines", "index_column", "time_unit", "quaternion_order"),
         unit="m",
     ),
 }

@@ -324,6 +324,7 @@ FORMATS = {
         read=read_tri_dgp,
         write=write_tri_dgp,
         recognise=recognise_tri_dgp,
+        options=("camera",),
         unit="m",
     ),
 }
