@@ -15,6 +15,8 @@ from merope.cameras.parameters import to_tensor
 _SAME_RAY = 1e-4
 # The fields that have an axis of views; the others are the grid's, and the lens.
 _PER_VIEW = ("R_world_cam", "center_world", "dirs_cam", "valid", "time")
+# A lens's fields that are no parameters of its curve.
+_RASTER = ("width", "height", "pixel_origin", "principal_point_outside")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -283,15 +285,22 @@ def lens_of_views(lens: CameraModel, first: int, last: int) -> CameraModel:
 
 def _parameters(lens: CameraModel) -> dict[str, Any]:
     """The lens's numbers, each for all views or [batch, view]."""
-    raster = ("width", "height", "pixel_origin", "principal_point_outside")
-    return {field.name: getattr(lens, field.name) for field in fields(lens) if field.name not in raster}
+    values = {field.name: getattr(lens, field.name) for field in fields(lens) if field.name not in _RASTER}
+    return {name: value for name, value in values.items() if not isinstance(value, str)}
+
+
+def _kind(lens: CameraModel) -> tuple[str, ...]:
+    """The model, the choices of it that are no numbers, and the raster."""
+    values = [getattr(lens, field.name) for field in fields(lens) if field.name not in _RASTER]
+    choices = [value for value in values if isinstance(value, str)]
+    return type(lens).__name__, *choices, f"{lens.height} x {lens.width}"
 
 
 def _lens_of_runs(runs: Sequence[ViewRays]) -> CameraModel | None:
     """The lens of views from several runs; numbers that are not the same for all become [batch, view]."""
     lenses = [run.lens for run in runs]
     first = lenses[0]
-    kinds = {None if lens is None else (type(lens).__name__, lens.height, lens.width) for lens in lenses}
+    kinds = {None if lens is None else _kind(lens) for lens in lenses}
     if len(kinds) > 1:
         raise ValueError(
             f"runs must have one kind of lens on one raster, or none at all; got {sorted(map(str, kinds))}. Pass the same "
