@@ -6,8 +6,11 @@ The residuals depend on the version of the feature detector by some percent; shi
 import json
 import shutil
 
+import numpy as np
 import pytest
+from PIL import Image
 
+from merope.cameras import Pinhole
 from merope.cli.main import run
 from tests.support.shared import shared_file
 
@@ -137,6 +140,21 @@ def test_the_answer_names_the_flags_that_mend_it(capsys):
     printed = capsys.readouterr().out
     assert "best: matrices that map the other way" in printed and "try --direction world-to-camera" in printed
     assert "16 frames of 384 x 256, 16 poses, gap 1, lens pinhole" in printed
+
+
+def test_a_clip_that_stands_still_is_no_proof(tmp_path, capsys):
+    random = np.random.default_rng(0)
+    picture = np.kron(random.integers(0, 256, (24, 32, 3), dtype=np.uint8), np.ones((6, 6, 1), np.uint8))
+    for number in range(6):
+        Image.fromarray(picture).save(tmp_path / f"{number}.png")
+    poses = tmp_path / "poses.txt"
+    poses.write_text("".join(f"1 0 0 0 0 1 0 0 0 0 1 {z}\n" for z in range(6)))
+    lens = tmp_path / "lens.json"
+    lens.write_text(json.dumps(Pinhole.from_fov(fov_x_deg=70, height=144, width=192).to_dict()))
+    flags = ["--format", "kitti", "--lens", str(lens), "--gap", "1"]
+    assert run(["poses", "agree", str(tmp_path), str(poses), *flags]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("best: cannot tell: the picture stands still") and "--gap" in last
 
 
 def test_what_is_missing_is_asked_for(tmp_path, capsys):

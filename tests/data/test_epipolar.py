@@ -1,6 +1,7 @@
 """Epipolar agreement of matches and poses, on points whose pixels are known exactly."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -111,6 +112,81 @@ def test_a_path_and_its_reverse_are_told_apart_by_what_lies_in_front():
         found = agreement(matches, given, PINHOLE, shifts=(0,))
         assert found.under(reading="inverted").median_px == pytest.approx(found.under().median_px, abs=1e-9)
         assert found.best.reading == best
+
+
+def straight(num: int = 8, *, step=(0.0, 0.0, 0.0), turn: float = 0.0) -> Poses:
+    """Equal steps and equal turns about y."""
+    count = torch.arange(num, dtype=torch.float64)[:, None]
+    turns = count * torch.tensor([0.0, turn, 0.0], dtype=torch.float64)
+    return Poses(
+        R_world_cam=rotvec_to_matrix(turns), center_world=count * torch.tensor(step, dtype=torch.float64)
+    )
+
+
+def noisy_matches(poses: Poses) -> list[FrameMatches]:
+    """`exact_matches` of neighbours, off by a third of a pixel, as detected ones are."""
+    generator = torch.Generator().manual_seed(1)
+
+    def moved(pixels):
+        return pixels + 0.3 * torch.randn(pixels.shape, generator=generator, dtype=torch.float64)
+
+    found = exact_matches(poses, PINHOLE, frame_pairs(len(poses), gap=1))
+    return [
+        replace(m, pixels_first=moved(m.pixels_first), pixels_second=moved(m.pixels_second)) for m in found
+    ]
+
+
+STILL, AHEAD, ASIDE = straight(), straight(step=(0, 0, 1.0)), straight(step=(0.5, 0, 0))
+TURNING = straight(turn=0.05)
+
+
+@pytest.mark.parametrize(
+    ("filmed", "given", "conclusion"),
+    [
+        (STILL, STILL, "unclear"),
+        (STILL, AHEAD, "unclear"),
+        (STILL, winding(), "unclear"),
+        (AHEAD, AHEAD, "agree"),
+        (AHEAD, readings(AHEAD)["inverted"], "other"),
+        (AHEAD, STILL, "disagree"),
+        (ASIDE, AHEAD, "disagree"),
+        (ASIDE, winding(), "disagree"),
+        (TURNING, TURNING, "agree"),
+        (TURNING, STILL, "disagree"),
+        (TURNING, winding(), "disagree"),
+        (winding(), winding(), "agree"),
+        (winding(), readings(winding())["opengl"], "other"),
+    ],
+)
+def test_the_conclusion_says_when_nothing_fits_and_when_nothing_can_be_told(filmed, given, conclusion):
+    found = agreement(noisy_matches(filmed), given, PINHOLE)
+    assert found.conclusion == found.to_dict()["conclusion"] == conclusion
+
+
+def test_what_cannot_be_told_apart_is_listed():
+    found = agreement(noisy_matches(AHEAD), AHEAD, PINHOLE)
+    shifts = [r.shift for r in found.equals if r.reading == AS_READ]
+    assert sorted(shifts) == [-2, -1, 1, 2]
+    assert not agreement(noisy_matches(winding()), winding(), PINHOLE).equals
+    # Without parallax a translation is not tested.
+    turned = agreement(noisy_matches(TURNING), TURNING, PINHOLE)
+    assert turned.parallax_px < 1 < turned.moved_px
+    assert found.parallax_px == pytest.approx(found.moved_px) and found.moved_px > 5
+
+
+def test_few_matches_are_no_verdict():
+    few = [
+        replace(m, pixels_first=m.pixels_first[:3], pixels_second=m.pixels_second[:3])
+        for m in noisy_matches(winding())
+    ]
+    assert agreement(few, winding(), PINHOLE).conclusion == "unclear"
+
+
+def test_pictures_of_two_sizes_are_refused(tmp_path):
+    for number, width in enumerate((64, 64, 80)):
+        Image.fromarray(np.zeros((48, width, 3), np.uint8)).save(tmp_path / f"{number}.png")
+    with pytest.raises(MeropeError, match="frame 2 has 80 x 48 pixels, the first one compared has 64 x 48"):
+        match_frames(open_footage(tmp_path), [(0, 1), (1, 2)])
 
 
 def test_without_a_baseline_the_residual_is_the_angle_between_rays():

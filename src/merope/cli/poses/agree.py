@@ -15,7 +15,7 @@ from merope.errors import MeropeError
 if TYPE_CHECKING:
     from merope.cameras import CameraModel
     from merope.data.calibration_files import Calibration
-    from merope.data.epipolar import Agreement
+    from merope.data.epipolar import Agreement, Residual
     from merope.data.pose_files import PoseFile
     from merope.geometry.poses import Poses
 
@@ -41,7 +41,8 @@ def agree(
 
     SIFT features are matched between frames --gap apart, and matches that fit no common motion are left out. Printed is the
     median distance, in pixels, of matches from the epipolar curves that the poses give: as read, shifted against the frames,
-    and taken in other conventions. It needs motion: a camera that stands still fits any poses.
+    and taken in other conventions. It needs motion: a camera that stands still fits any poses, and one that moves evenly
+    fits shifted poses as well; then the last line says so.
 
     Args:
         video: Video file, or folder of pictures that are frames in the order of their names.
@@ -185,28 +186,76 @@ def _table(result: "Agreement") -> list[str]:
 
 def _verdict(result: "Agreement", read: ReadFlags, format: str, start: int) -> str:
     """What fits best, and the flags that say so."""
-    from merope.data.epipolar import AS_READ
+    from merope.data.epipolar import MOST_PX
     from merope.data.pose_formats import FORMATS
 
     best = result.best
-    if (best.shift, best.reading) == (0, AS_READ):
-        return f"as read, no shift ({best.median_px:.3f} px): poses and frames belong together"
-    parts, flags = [], []
+    if result.conclusion == "unclear":
+        return f"cannot tell: {_why_unclear(result)}"
+    if result.conclusion == "disagree":
+        return (
+            f"none fits: {_meaning(best)} is nearest and misses by {best.median_px:.3f} px, where poses of these frames "
+            f"miss by less than {MOST_PX:g}. Are they of another clip, rate or lens?"
+        )
+    if result.conclusion == "agree":
+        return f"as read, no shift ({best.median_px:.3f} px): poses and frames belong together{_untested(result)}"
+    flags = []
     if best.shift:
-        parts.append(f"pose i {best.shift:+d} for frame i")
-        flags += [f"--start {start + best.shift}"] if start + best.shift >= 0 else []
+        first = start + best.shift
+        flags.append(f"--start {first}" if first >= 0 else f"without the first {-first} frames of the video")
     if "inverted" in best.reading:
         direction = read.direction or FORMATS[format].direction
         other = "camera-to-world" if direction == "world-to-camera" else "world-to-camera"
-        parts.append("matrices that map the other way")
         flags.append(f"--direction {other}")
     if "opengl" in best.reading:
         axes = read.camera_axes or FORMATS[format].axes
-        parts.append("camera axes with y and z turned round")
         flags += [f"--camera-axes {'opencv' if axes == 'opengl' else 'opengl'}"] if axes in _TURNED else []
     stated = result.under()
     advice = f"; try {' '.join(flags)}" if flags else ""
-    return f"{' and '.join(parts)} ({best.median_px:.3f} px, against {stated.median_px:.3f} as read without shift){advice}"
+    return (
+        f"{_meaning(best)} ({best.median_px:.3f} px, against {stated.median_px:.3f} as read without shift)"
+        f"{_untested(result)}{advice}"
+    )
+
+
+def _meaning(residual: "Residual") -> str:
+    """A shift and a reading in words."""
+    parts = [f"pose i {residual.shift:+d} for frame i"] if residual.shift else []
+    if "inverted" in residual.reading:
+        parts.append("matrices that map the other way")
+    if "opengl" in residual.reading:
+        parts.append("camera axes with y and z turned round")
+    return " and ".join(parts) or "as read, no shift"
+
+
+def _why_unclear(result: "Agreement") -> str:
+    from merope.data.epipolar import FEWEST_MATCHES
+
+    if result.best.num_matches < FEWEST_MATCHES:
+        return (
+            f"there are {result.best.num_matches} matches, at least {FEWEST_MATCHES} are needed. Frames nearer to each "
+            "other share more (--gap), and more pairs have more (--pairs); a picture without texture has none"
+        )
+    return (
+        f"the picture stands still (matches move by {result.moved_px:.2f} px), and that fits any poses. Compare frames that "
+        "are further apart: --gap"
+    )
+
+
+def _untested(result: "Agreement") -> str:
+    """What the matches cannot tell, as the end of a sentence."""
+    from merope.data.epipolar import STILL_PX
+
+    doubts = []
+    if result.parallax_px < STILL_PX:
+        doubts.append(
+            f"rotations alone were tested, without parallax ({result.parallax_px:.2f} px) translations are not"
+        )
+    if result.equals:
+        listed = ", ".join(_meaning(residual) for residual in result.equals[:4])
+        more = f" and {len(result.equals) - 4} more" if len(result.equals) > 4 else ""
+        doubts.append(f"these fit as well and cannot be told apart: {listed}{more}")
+    return "".join(f"; {doubt}" for doubt in doubts)
 
 
 _TURNED = ("opencv", "opengl")
