@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from merope.cameras import Pinhole
 from merope.data.history import (
     HistoryError,
     HistoryIndex,
@@ -14,10 +15,11 @@ from merope.data.history import (
     add_to_index,
     write_shard,
 )
-from merope.data.pose_files import write_poses
+from merope.data.pose_files import read_poses, read_times, write_poses
 from merope.files import only_process
 from tests.support.history import PINHOLE, clip_rows, grey_clip, straight_drive
 from tests.support.nuscenes import write_nuscenes_root
+from tests.support.shared import shared_file
 
 
 def test_clips_are_indexed_once_and_their_images_come_back(tmp_path):
@@ -152,6 +154,42 @@ def test_pose_files_are_clips_without_images(tmp_path):
     assert (
         add_to_index(tmp_path / "other", tum, IndexOptions(format="tum", world="w", lens=PINHOLE)).clips == 1
     )
+
+
+def test_no_time_is_made_up_for_poses_without(tmp_path):
+    write_poses(tmp_path / "bare.txt", straight_drive(), format="kitti")
+    options = IndexOptions(format="kitti", world="w", lens=PINHOLE, source="s", traversal="drive")
+    add_to_index(tmp_path / "index", [tmp_path / "bare.txt"], options)
+    index = HistoryIndex.open(tmp_path / "index")
+    path = index.path_of("s", "bare")
+    assert path.poses.times is None and index.query(path).counts.sum() == 0
+    other = QueryPath(poses=straight_drive(), lens=PINHOLE, world="w", traversal="drive")
+    hits = index.query(other, Search(min_time_apart=0.0))
+    assert hits.counts.sum() == 6 and np.isnan(hits[0][0].time)
+    # None of its frames is known to be far enough from another.
+    assert index.query(other, Search(min_time_apart=0.1)).counts.sum() == 0
+
+
+def test_kitti_comes_back_to_its_own_streets(tmp_path):
+    poses = shared_file("data/kitti_odom/poses/00.txt")
+    times = read_times(shared_file("data/kitti_odom/times_00.txt"))
+    drive = read_poses(poses, format="kitti", times=times)
+    write_poses(tmp_path / "00.txt", drive, format="tum")
+    lens = Pinhole(fx=718.9, fy=718.9, cx=607.2, cy=185.2, width=1241, height=376, pixel_origin="center")
+    options = IndexOptions(format="tum", world="kitti/00", lens=lens, source="kitti", traversal="00")
+    add_to_index(tmp_path / "index", [tmp_path / "00.txt"], options)
+    index = HistoryIndex.open(tmp_path / "index")
+    path = QueryPath(poses=drive, lens=lens, world="kitti/00", traversal="00").every(50)
+    hits = index.query(path, Search(k=1, max_angle_deg=20.0, min_time_apart=30.0))
+    centers, axes = drive.center_world.numpy(), drive.R_world_cam[:, :, 2].numpy()
+    for query in range(len(path)):
+        here = 50 * query
+        near = np.linalg.norm(centers - centers[here], axis=1) <= 10.0
+        alike = axes @ axes[here] >= np.cos(np.radians(20.0))
+        again = near & alike & (np.abs(times.numpy() - float(times[here])) >= 30.0)
+        assert (len(hits[query]) == 1) == again.any()
+    assert len(path) == 91 and hits.counts.sum() == 34
+    assert np.median(hits.distance[hits.row >= 0]) < 1.0
 
 
 def test_clips_that_have_changed_since_are_not_taken_for_what_was_found(tmp_path):

@@ -204,9 +204,7 @@ def _of_pose_file(path: Path, options: IndexOptions) -> Iterator[ClipRows | Clip
             traversal=options.traversal or f"{source}/{clip_id}",
             poses=file.poses,
             lens=lens_of_file(file, options.lens),
-            times=np.arange(len(file.poses), dtype=np.float64)
-            if file.poses.times is None
-            else file.poses.times.numpy(),
+            times=np.full(len(file.poses), np.nan) if file.poses.times is None else file.poses.times.numpy(),
             data_set=None,
         )
     except ClipError as error:

@@ -30,7 +30,7 @@ class Hit:
     frame: int
     """Number of the frame in its clip."""
     time: float
-    """Seconds, by the clip's clock."""
+    """Seconds, by the clip's clock; NaN where unknown."""
     traversal: str
     distance: float
     """Between the centres, metres."""

@@ -100,7 +100,7 @@ class HistoryIndex:
                 poses = Poses(
                     R_world_cam=quaternion_to_matrix(torch.tensor(columns["rotation_xyzw"][rows])),
                     center_world=torch.tensor(columns["center_world"][rows]),
-                    times=times,
+                    times=None if times.isnan().any() else times,
                 )
                 return QueryPath(
                     poses=poses,

@@ -63,7 +63,7 @@ class ClipRows:
     """From camera to world, scalar last."""
     frame: Int[np.ndarray, "frame"]
     time: Float[np.ndarray, "frame"]
-    """Seconds."""
+    """Seconds; NaN where unknown."""
 
     def __post_init__(self) -> None:
         for name in ("source", "clip_id", "world", "traversal"):
