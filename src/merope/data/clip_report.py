@@ -7,9 +7,7 @@ import torch
 
 from merope.data.clip import Clip
 from merope.data.frame_timing import GAP, stretches
-
-# A camera that is carried or driven covers between a millimetre and 20 metres from one frame to the next.
-_STEPS_M = (1e-3, 20.0)
+from merope.data.pose_findings import STEP_METRES
 
 
 def clip_report(clip: Clip) -> dict[str, Any]:
@@ -20,7 +18,7 @@ def clip_report(clip: Clip) -> dict[str, Any]:
     centers, steps, timing = clip.poses.center_world, clip.poses.step_lengths, clip.timing
     median_step = float(steps.median()) if len(steps) else 0.0
     notes = []
-    if clip.unit == "m" and len(steps) and not _STEPS_M[0] <= median_step <= _STEPS_M[1]:
+    if clip.unit == "m" and len(steps) and not STEP_METRES[0] <= median_step <= STEP_METRES[1]:
         notes.append(
             f"its camera moves {median_step:.3g} m from frame to frame (median): it stands still, or the unit is not metres"
         )

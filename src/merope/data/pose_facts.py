@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from merope.data.frame_timing import GAP
 from merope.geometry.rotations import rotation_angle
 
 OUTLIER_MADS = 8.0
@@ -34,7 +35,7 @@ class TimeFacts:
     median_spacing: float
     max_spacing: float
     gaps: tuple[int, ...]
-    """Poses that follow more than one and a half median spacings after the one before."""
+    """Poses that follow more than `GAP` median spacings after the one before."""
     fps: float | None
     """Poses a second by the median spacing; None where that is not positive."""
 
@@ -173,7 +174,7 @@ def time_facts(times: Float[Tensor, "time"]) -> TimeFacts:
         min_spacing=float(spacing.min()) if len(spacing) else 0.0,
         median_spacing=median,
         max_spacing=float(spacing.max()) if len(spacing) else 0.0,
-        gaps=_after(spacing > 1.5 * median),
+        gaps=_after(spacing > GAP * median),
         fps=1 / median if median > 0 else None,
     )
 

@@ -14,7 +14,7 @@ from merope.data.pose_facts import (
 from merope.geometry.poses import Unit
 
 STEP_METRES = (1e-3, 20.0)
-"""Median steps outside of this are no likely metres per frame."""
+"""Median steps outside of this are no likely metres per frame of a camera that is carried or driven."""
 SPEED_METRES = 100.0
 """Metres a second beyond which a median speed is no likely one."""
 FARTHEST_METRES = 1e8
