@@ -13,11 +13,9 @@ from tests.support.shared import shared_file
 def test_pole_rows_are_nearly_constant(tmp_path, name, width):
     (tmp_path / name).symlink_to(shared_file(f"data/panorama/{name}").resolve())
     whole = Equirectangular.full_sphere(height=width // 2, width=width)
-    spread = {}
-    for top in (0, width // 4, width // 2 - 1):
+    for top in (0, width // 2 - 1):
         part = whole.crop(top=top, left=0, height=1, width=width)
         (tmp_path / "lens.json").write_text(json.dumps(part.to_dict()))
         (clip,) = open_dataset("panorama", tmp_path, lens="lens.json", frames=1)
-        spread[top] = float(clip.frames()[0].astype(float).std(axis=1).max())
-    first, middle, last = spread.values()
-    assert max(first, last) < middle / 10
+        # Grey levels; the horizon's are above 50.
+        assert float(clip.frames()[0].astype(float).std(axis=1).max()) < 3
