@@ -217,9 +217,9 @@ DIAGNOSES = {
     ),
     "empty": ("kitti", [""], "is empty"),
     "comments only": ("kitti", ["# nothing"], "no line of numbers"),
-    "not JSON": ("merope", kitti_text(), "is not JSON"),
+    "not JSON": ("merope", kitti_text(), "is not JSON.*poses inspect"),
     "other JSON": ("merope", ['{"frames": []}'], "not this project's pose format"),
-    "text as array": ("npy", kitti_text(), "no NumPy array"),
+    "text as array": ("npy", kitti_text(), "no NumPy array.*poses inspect"),
 }
 
 
@@ -228,6 +228,12 @@ def test_wrong_files_are_diagnosed_with_line_and_cure(tmp_path, case):
     format, lines, words = DIAGNOSES[case]
     with pytest.raises(PoseFileError, match=words):
         read_lines(tmp_path, lines, format)
+
+
+@pytest.mark.parametrize(("format", "lines"), [("kitti", kitti_text()), ("tum", tum_text())])
+def test_an_index_column_that_is_not_there_is_to_be_left_out(tmp_path, format, lines):
+    with pytest.raises(PoseFileError, match=r"leave index_column \(--index-column\) out"):
+        read_lines(tmp_path, lines, format, index_column=True)
 
 
 CURES = {

@@ -80,7 +80,8 @@ def plot(
         (name, only), *others = trajectories.items()
         title = "" if others else f"{name}: {len(only)} poses, path {only.path_length:.5g} {only.unit}"
     view = plot_paths(out, trajectories, up=up, over=over, fps=fps, title=title)
-    print(f"{out}: {len(files)} paths from above, up is {view.name(view.up)} ({view.reason})")
+    paths = "1 path" if len(files) == 1 else f"{len(files)} paths"
+    print(f"{out}: {paths} from above, up is {view.name(view.up)} ({view.reason})")
 
 
 def _names(files: tuple[Path, ...]) -> list[str]:

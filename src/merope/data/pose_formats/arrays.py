@@ -99,7 +99,8 @@ def load_array(path: Path, content: bytes, *, member: str | None = None) -> np.n
     except Exception as error:
         # A damaged header goes through Python's own parser, which has many ways to say no.
         raise PoseFileError(
-            f"{place} is no NumPy array or archive that can be read: {error!s:.300}."
+            f"{place} is no NumPy array or archive that can be read: {error!s:.300}. `merope poses inspect` says which format "
+            "it may be."
         ) from None
     if head is not None and head.num_bytes < len(content):
         raise PoseFileError(
@@ -139,6 +140,12 @@ def _load_archive(path: Path, content: bytes) -> dict[str, np.ndarray]:
     return {name.removesuffix(".npy"): load_array(path, part, member=name) for name, part in parts.items()}
 
 
+def in_float64(array: np.ndarray) -> np.ndarray:
+    """Real numbers in float64; a signalling NaN is not finite, which is told elsewhere, and no reason for a warning."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return array.astype(np.float64)
+
+
 def from_array(path: Path, array: np.ndarray, times: np.ndarray | None, unit: str | None) -> RawPoses:
     """Camera-to-world matrices [T, 3, 4] or [T, 4, 4] of a file.
 
@@ -157,7 +164,7 @@ def from_array(path: Path, array: np.ndarray, times: np.ndarray | None, unit: st
             "A translation there means transposed (row-vector) matrices: save array.transpose(0, 2, 1)."
         )
     return RawPoses(
-        matrices=array[:, :3].astype(np.float64),
+        matrices=in_float64(array[:, :3]),
         places=by_entry(len(array)),
         times=None if times is None else np.asarray(times, dtype=np.float64),
         unit=None if unit is None else checked_unit(path, unit),

@@ -124,7 +124,9 @@ def read_json(path: Path) -> Entry:
             f"{path} has the name {repeated.name[:60]!r} twice in one object, and which one counts is not said. Remove one."
         ) from None
     except ValueError as error:
-        raise PoseFileError(f"{path} is not JSON: {error}.") from None
+        raise PoseFileError(
+            f"{path} is not JSON: {error}. `merope poses inspect` says which format it may be."
+        ) from None
 
 
 def json_glimpse(path: Path) -> str:

@@ -14,6 +14,7 @@ from merope.data.pose_table import PoseFileError, ReadOptions, explain_columns, 
 from merope.geometry.poses import Poses
 from merope.geometry.rotations import matrix_to_quaternion
 
+_NO_INDEX = "; leave index_column (--index-column) out where there is none"
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -22,7 +23,7 @@ def read_kitti(path: Path, options: ReadOptions) -> RawPoses:
     table = read_table(path, options)
     if table.num_columns == 13 or options.index_column:
         if table.num_columns != 13:
-            raise explain_columns(path, table, "KITTI rows with a frame number have 13")
+            raise explain_columns(path, table, f"KITTI rows with a frame number have 13{_NO_INDEX}")
         table = split_index(path, table)
     elif table.num_columns != 12:
         raise explain_columns(path, table, "KITTI rows have 12, or 13 with a frame number in front")
@@ -67,7 +68,7 @@ def read_tum(path: Path, options: ReadOptions) -> RawPoses:
     table = read_table(path, options)
     if options.index_column:
         if table.num_columns != 9:
-            raise explain_columns(path, table, "TUM rows with a frame number have 9")
+            raise explain_columns(path, table, f"TUM rows with a frame number have 9{_NO_INDEX}")
         table = split_index(path, table)
     elif table.num_columns != 8:
         raise explain_columns(path, table, "TUM rows have 8 (t x y z qx qy qz qw)")
