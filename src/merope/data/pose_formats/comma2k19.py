@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from merope.data.pose_formats.arrays import array_bytes, load_array
+from merope.data.pose_formats.arrays import array_bytes, in_float64, load_array
 from merope.data.pose_formats.raw import PoseFormat, RawPoses, by_entry, matrices_in_axes
 from merope.data.pose_formats.recognition import array_head
 from merope.data.pose_formats.stamped import matrices_of, require_increasing, required_times
@@ -99,7 +99,7 @@ def _load(path: Path, name: str, columns: int | None) -> np.ndarray:
     finite = np.isfinite(array).reshape(len(array), -1).all(axis=1)
     if not finite.all():
         raise PoseFileError(f"{file}, entry {int(np.argmin(finite))} holds a value that is not finite.")
-    return array.astype(np.float64)
+    return in_float64(array)
 
 
 def write_comma2k19(poses: Poses, camera: dict[str, Any] | None) -> dict[str, bytes]:

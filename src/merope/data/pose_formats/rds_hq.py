@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from merope.data.pose_formats.arrays import array_bytes, from_array, load_array
+from merope.data.pose_formats.arrays import array_bytes, from_array, in_float64, load_array
 from merope.data.pose_formats.raw import PoseFormat, RawPoses, matrices_in_axes
 from merope.data.pose_formats.recognition import array_head, first_bytes
 from merope.data.pose_table import PoseFileError, ReadOptions, read_bytes
@@ -51,7 +51,7 @@ def read_rds_hq(path: Path, options: ReadOptions) -> RawPoses:
             raise PoseFileError(
                 f"{name} of {path} must hold real numbers [4, 4]; got {array.dtype} of shape {list(array.shape)}."
             )
-    raw = from_array(path, np.stack([array.astype(np.float64) for array in arrays]), None, None)
+    raw = from_array(path, np.stack([in_float64(array) for array in arrays]), None, None)
     return RawPoses(
         matrices=raw.matrices, places=tuple(names), frame_ids=_frame_numbers(path, names), notes=(_NOTE,)
     )
