@@ -99,8 +99,8 @@ def load_array(path: Path, content: bytes, *, member: str | None = None) -> np.n
     except Exception as error:
         # A damaged header goes through Python's own parser, which has many ways to say no.
         raise PoseFileError(
-            f"{place} is no NumPy array or archive that can be read: {error!s:.300}. `merope poses inspect` says which format "
-            "it may be."
+            f"{place} is no NumPy array or archive that can be read: {error!s:.300}. `merope poses inspect` says which "
+            "format it may be."
         ) from None
     if head is not None and head.num_bytes < len(content):
         raise PoseFileError(
