@@ -126,7 +126,7 @@ def measure(num_frames: int) -> dict:
     }
 
 
-def check(num_frames: int) -> dict:
+def check(num_frames: int, *, num_paths: int = 10) -> dict:
     """Whether searches find the very frames that looking at every frame finds."""
     from merope.data.history import HistoryIndex, Search, write_shard
     from tests.support.history import brute_force
@@ -138,7 +138,7 @@ def check(num_frames: int) -> dict:
         write_shard(Path(folder), clips[: len(clips) // 2], [])
         write_shard(Path(folder), clips[len(clips) // 2 :], [])
         index = HistoryIndex.open(folder)
-        for clip in clips[:: max(1, len(clips) // 10)]:
+        for clip in clips[:: max(1, len(clips) // num_paths)]:
             path = index.path_of("city", clip.clip_id).every(60)
             for search in (Search(), Search(k=16, max_per_clip=4, min_overlap=0.6)):
                 expected = brute_force(clips, path, search, own_traversal=clip.traversal)

@@ -32,8 +32,8 @@ def two_worlds(tmp_path_factory):
     shards = []
     for number in range(2):
         clips = [
-            *city(number, 30, origin=FAR, world="north", prefix=f"n{number}"),
-            *city(number, 18, origin=FAR, world="south", prefix=f"s{number}"),
+            *city(number, 20, origin=FAR, world="north", prefix=f"n{number}"),
+            *city(number, 10, origin=FAR, world="south", prefix=f"s{number}"),
         ]
         write_shard(root, clips[::-1] if number else clips, [])
         # The order of the index: by world, else as they were given.
@@ -59,8 +59,8 @@ SEARCHES = {
 def test_search_finds_exactly_what_looking_at_every_frame_finds(two_worlds, search):
     index, clips = two_worlds
     compared = 0
-    for clip in clips[::11]:
-        path = index.path_of(clip.source, clip.clip_id).every(4)
+    for clip in clips[::13]:
+        path = index.path_of(clip.source, clip.clip_id).every(5)
         assert path.world == clip.world and path.traversal == clip.traversal
         hits = index.query(path, search)
         expected = brute_force(clips, path, search, own_traversal=clip.traversal)
@@ -71,7 +71,7 @@ def test_search_finds_exactly_what_looking_at_every_frame_finds(two_worlds, sear
                 assert hit.angle == pytest.approx(angle, abs=1e-7)
                 assert hit.overlap == pytest.approx(overlap, abs=1e-12)
             compared += len(wanted)
-    assert compared > 20
+    assert compared > 5
 
 
 def test_relative_poses_keep_their_digits_far_from_the_origin(two_worlds):
