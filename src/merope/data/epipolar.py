@@ -191,7 +191,6 @@ def match_frames(
         raise MissingDependency.for_extra("cv2", extra="data", purpose="matching frames") from None
     size: tuple[int, ...] = ()
     sift = cv2.SIFT_create(nfeatures=_NUM_FEATURES)  # type: ignore[attr-defined]
-    matcher = cv2.BFMatcher(cv2.NORM_L2)
     numbers = sorted({number for pair in pairs for number in pair})
     places: dict[int, np.ndarray] = {}
     features: dict[int, np.ndarray] = {}
@@ -213,20 +212,9 @@ def match_frames(
         places[number] = np.array([point.pt for point in points], dtype=np.float64).reshape(-1, 2)
         features[number] = np.zeros((0, 128), np.float32) if found is None else found
 
-    def nearest(one: np.ndarray, other: np.ndarray, ratio: float) -> dict[int, int]:
-        if len(one) == 0 or len(other) < 2:
-            return {}
-        two = matcher.knnMatch(one, other, k=2)
-        return {
-            best.queryIdx: best.trainIdx for best, next_ in two if best.distance <= ratio * next_.distance
-        }
-
     matches = []
     for first, second in tqdm(pairs, desc="matches", unit="pair", disable=not progress):
-        there = nearest(features[first], features[second], _RATIO)
-        back = nearest(features[second], features[first], 1.0)
-        kept = [(i, j) for i, j in there.items() if back.get(j) == i]
-        rows = np.array(kept, dtype=np.int64).reshape(-1, 2)
+        rows = _mutual(features[first], features[second])
         matches.append(
             FrameMatches(
                 first=first,
@@ -236,6 +224,23 @@ def match_frames(
             )
         )
     return matches
+
+
+def _mutual(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Pairs of rows [match, 2] that are each other's nearest, the first one's nearest clearly nearer than its second."""
+    if len(one) == 0 or len(other) < 2:
+        return np.zeros((0, 2), np.int64)
+    # SIFT's numbers are whole and below 256, so all of this is exact in float32.
+    a, b = torch.from_numpy(one), torch.from_numpy(other)
+    apart_sq = a.square().sum(1)[:, None] + b.square().sum(1) - 2 * a @ b.mT
+    nearest_sq, there = apart_sq.min(1)
+    index = torch.arange(len(a))
+    apart_sq[index, there] = torch.inf
+    clear = nearest_sq < _RATIO**2 * apart_sq.amin(1)
+    apart_sq[index, there] = nearest_sq
+    index, there = index[clear], there[clear]
+    mutual = apart_sq[:, there].argmin(0) == index
+    return torch.stack((index, there), 1)[mutual].numpy()
 
 
 def consistent(
