@@ -31,6 +31,16 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def require_new_folder(path: Path) -> None:
+    """Raise unless `atomic_folder` could become this folder: for what would be found out after long work.
+
+    Raises:
+        FileExistsError: if ``path`` is there and not an empty folder.
+    """
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise FileExistsError(errno.EEXIST, "already there; choose another folder or delete it", str(path))
+
+
 @contextmanager
 def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary folder beside ``path``, which becomes ``path`` if the block succeeds and is gone if it fails.
@@ -39,8 +49,7 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         FileExistsError: if ``path`` is there and not an empty folder.
     """
     target = Path(path)
-    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-        raise FileExistsError(errno.EEXIST, "already there; choose another folder or delete it", str(target))
+    require_new_folder(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{_token()}.tmp")
     temporary.mkdir()

@@ -82,3 +82,16 @@ def test_every_path_needs_its_source():
     for paths, sources in ((straight(2, 9.0), ["a"]), (straight(0, 9.0), [])):
         with pytest.raises(ValueError, match="needs its source"):
             draw_motions(paths, sources)
+
+
+@pytest.mark.parametrize("title", [None, "Motions"])
+def test_titles_and_legend_stay_clear_of_everything(title):
+    along = np.linspace(0, 1, 17)
+    paths = np.stack([np.stack([side * along**2, 0 * along, 20 * along], -1) for side in (-4, -1, 0, 0.2, 3)])
+    figure = draw_motions(paths.astype(np.float32), ["a", "a", "a", "b", "b"], unit="m", title=title)
+    figure.canvas.draw()
+    renderer = figure.canvas.get_renderer()
+    legend = figure.legends[0].get_window_extent(renderer)
+    for axes in figure.axes:
+        assert axes.title.get_window_extent(renderer).y1 < figure.bbox.y1
+        assert axes.xaxis.label.get_window_extent(renderer).y0 > legend.y1

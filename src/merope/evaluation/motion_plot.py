@@ -108,6 +108,8 @@ def draw_motions(
     width, height = extent[1] - extent[0], extent[3] - extent[2]
     scale = _MAP / max(width, height)
     figure = new_figure(len(shown) * max(width * scale, 2.6) + 1.2, height * scale + 1.5)
+    # Maps keep their shape; the usual layout then cuts titles and writes the legend over labels.
+    figure.set_layout_engine("compressed")
     maps = np.atleast_1d(figure.subplots(1, len(shown), sharex=True, sharey=True))
     for axes, (name, picture) in zip(maps, shown.items(), strict=True):
         axes.imshow(picture, extent=extent, origin="lower", interpolation="antialiased", zorder=2)

@@ -62,10 +62,11 @@ def select(
     from merope.data.prototypes import select as select_rows
     from merope.data.prototypes.path_files import write_path_file
     from merope.data.splits import write_split
-    from merope.files import atomic_folder
+    from merope.files import atomic_folder, require_new_folder
     from merope.geometry.turns import turn_variant
 
     config = PrototypeConfig(threshold=threshold, num_groups=groups, still=still, seed=seed)
+    require_new_folder(out)
     table = read_table(inputs, trajectories, read)
     found = find_prototypes(table.paths, config, progress=True)
     rows = found.kept[select_rows(table.paths[found.kept], count=count, seed=seed)].tolist()

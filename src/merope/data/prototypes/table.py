@@ -70,7 +70,8 @@ class _Growing:
         if each.unit == "unknown":
             raise MeropeError(
                 f"{each.source}/{each.clip_id} does not say what its unit is, and a distance in metres means nothing in "
-                "another. Say --unit m if a length of 1 is a metre."
+                "another. If a length of 1 is a metre, say so: --unit m of pose files and arrays, --option unit=m of a "
+                "reader with that option; clips say it in their poses.json."
             )
         if self._unit not in (None, each.unit):
             raise MeropeError(
