@@ -63,7 +63,7 @@ def test_what_the_tables_cannot_hold_is_refused(tmp_path):
     timeless = poses(times=None)
     with pytest.raises(ValueError, match="needs a time for each pose"):
         write_poses(tmp_path / "a", timeless, format="nuscenes")
-    with pytest.raises(ValueError, match="is in metres and these poses have unit 'normalized'.*--to-unit m"):
+    with pytest.raises(ValueError, match=r"is in metres and these poses have unit 'normalized'.*--to-unit m"):
         write_poses(tmp_path / "a", poses(unit="normalized"), format="nuscenes")
     fisheye = KannalaBrandt.from_fov(fov_x_deg=190.0, height=90, width=160)
     with pytest.raises(ValueError, match=r"pinhole lenses alone and this one is .*format 'merope'"):
