@@ -19,15 +19,20 @@ def below(root: str | os.PathLike[str], name: str) -> Path:
 
 
 def inside(root: str | os.PathLike[str], name: str) -> Path:
-    """`below`, for a file that is to be opened: no link on the way may lead out of ``root`` either.
+    """`below`, for a file that is to be opened: no link on the way may lead out, but for one directly in ``root``.
+
+    Users link whole folders into a root ("samples" on another disk), and then that folder is the limit; links further
+    down came with the data.
 
     Raises:
         MeropeError: if the name or a link leads out.
     """
     path = below(root, name)
-    if not path.resolve().is_relative_to(Path(root).resolve()):
+    top = Path(root) / path.relative_to(root).parts[0]
+    limit = top if top.is_symlink() and top.is_dir() else Path(root)
+    if not path.resolve().is_relative_to(limit.resolve()):
         raise MeropeError(
-            f"the file name {name!r:.200} leads through a link out of {root}. Give the folder that holds the files as root, "
-            "or put them there."
+            f"the file name {name!r:.200} leads through a link out of {limit}. Put the files there, or link the whole "
+            f"folder into {root}."
         )
     return path
