@@ -209,7 +209,7 @@ def test_kalibr_models_without_a_lens_here_are_named(tmp_path):
         ),
     ],
 )
-def test_basalt_models(tmp_path, kind, own, expected):
+def test_each_lens_model_of_basalt_becomes_the_same_lens_here(tmp_path, kind, own, expected):
     plane = dict(zip(("fx", "fy", "cx", "cy"), PLANE, strict=True))
     camera = {"camera_type": kind, "intrinsics": {**plane, **own}}
     path = tmp_path / "calib.json"
@@ -368,3 +368,41 @@ def test_missing_files_folders_and_unknown_formats_are_named(tmp_path):
 
 def test_commands_offer_every_format():
     assert list(get_args(Name)) == list(CALIBRATIONS)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "format", "message"),
+    [
+        (
+            "a.json",
+            '{"value0": {"intrinsics": 7}}',
+            "basalt",
+            r"value0\.intrinsics must be a list of cameras, got 7",
+        ),
+        ("a.yaml", "- a\n- b\n", "camodocal", "has no entry model_type"),
+        ("a.json", "{}", "rds-hq", r"is no \.npy file.*--format"),
+    ],
+)
+def test_another_file_under_the_name_of_a_format_is_told(tmp_path, name, text, format, message):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(CalibrationError, match=message):
+        read_calibration(tmp_path / name, format=format)
+
+
+@pytest.mark.parametrize("value", ['"12"', "null", "true", '["a"]', "[[1, 2], [3]]", "{}"])
+def test_a_lens_parameter_that_is_no_number_is_named(tmp_path, value):
+    path = tmp_path / "lens.json"
+    path.write_text(
+        f'{{"model": "pinhole", "pixel_origin": "center", "fx": {value}, "fy": 1, "cx": 1, "cy": 1, "width": 4, "height": 4}}'
+    )
+    with pytest.raises(CalibrationError, match="fx must be a number, or lists of numbers of one shape; got"):
+        read_calibration(path)
+
+
+def test_a_camera_without_a_name_is_not_chosen_by_one(tmp_path):
+    path = tmp_path / "lens.json"
+    path.write_text(json.dumps(Pinhole.from_fov(fov_x_deg=70, height=48, width=64).to_dict()))
+    with pytest.raises(
+        CalibrationError, match=r"one camera, which has no name; got camera='cam0'. Leave it out"
+    ):
+        read_calibration(path, camera="cam0")

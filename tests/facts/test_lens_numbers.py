@@ -50,7 +50,7 @@ def test_rays_of_the_grid_go_as_far_from_the_axis_as_known(file, flags, known):
         ("camera-slam-right", 65, "241.08", "77.1"),
     ],
 )
-def test_aria_cameras(camera, count, focal, known):
+def test_aria_cameras_see_the_known_rays_and_focal_lengths(camera, count, focal, known):
     calibration = shared_file(f"{ARIA}/calibration.json")
     rays = printed("lens", "rays", str(calibration), "--camera", camera)
     assert len(rays.splitlines()) == 1 + count
@@ -112,7 +112,7 @@ def test_kannala_brandt_is_opencvs_fisheye_in_front_of_the_camera(name):
     assert len(apart) > 50 and apart.max() < 1e-13
 
 
-def test_comma2k19_lens():
+def test_the_lens_of_comma2k19_is_a_pinhole_of_the_size_of_its_images():
     found = said("lens", "info", shared_file("data/comma2k19/camera_intrinsics.txt"))
     assert (found["lens"]["model"], found["lens"]["width"], found["lens"]["height"]) == ("pinhole", 1164, 874)
 

@@ -1,4 +1,7 @@
-"""Trajectory files, video files and clips."""
+"""Pose files, calibrations, videos, data sets of clips, and what is made of them for training: docs/data.md.
+
+What pose files need is exported here; everything else is imported from its module (the map is in docs/architecture.md).
+"""
 
 from merope.data.pose_files import PoseFile, load_pose_file, read_poses, write_poses
 from merope.data.pose_table import PoseFileError, ReadOptions

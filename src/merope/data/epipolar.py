@@ -359,9 +359,9 @@ def agreement(
             "there texture to match? Frames nearer to each other share more: --gap."
         )
     turned = [r for r in seen if _has_poses(r, start, len(poses))]
-    unturned_rad = torch.cat([angle_between(r.dirs_first, r.dirs_second) for r in turned])
+    angle_unturned = torch.cat([angle_between(r.dirs_first, r.dirs_second) for r in turned])
     px_per_rad = torch.cat([_pixels_per_radian(r.slopes_first) for r in turned])
-    turned_rad = torch.cat(
+    angle_turned = torch.cat(
         [
             angle_between(
                 r.dirs_first, r.dirs_second @ poses.relative(r.first + start, r.second + start)[0].mT
@@ -382,10 +382,10 @@ def agreement(
     return Agreement(
         residuals=tuple(residuals),
         pairs=tuple(pairs),
-        unturned_deg=float(torch.rad2deg(unturned_rad).quantile(0.5)),
-        turned_deg=float(torch.rad2deg(turned_rad).quantile(0.5)),
-        moved_px=float((unturned_rad * px_per_rad).quantile(0.5)),
-        parallax_px=float((turned_rad * px_per_rad).quantile(0.5)),
+        unturned_deg=float(torch.rad2deg(angle_unturned).quantile(0.5)),
+        turned_deg=float(torch.rad2deg(angle_turned).quantile(0.5)),
+        moved_px=float((angle_unturned * px_per_rad).quantile(0.5)),
+        parallax_px=float((angle_turned * px_per_rad).quantile(0.5)),
     )
 
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -302,7 +302,7 @@ def _require_alike(name: str, each: Trajectory, names: set[str], unit: Unit | No
 
 
 def _latent_centers(
-    centers: Float[Tensor, "time 3"], policy: PosePolicy | Literal["mean"], stride: int
+    centers: Float[Tensor, "time 3"], policy: PosePolicy, stride: int
 ) -> Float[Tensor, "latent 3"]:
     """As `latent_poses` gives centres, without a rotation."""
     if policy != "mean":

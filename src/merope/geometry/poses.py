@@ -205,14 +205,9 @@ class Poses:
         Raises:
             ValueError: if ``R_new_world`` is not a rotation; a change of scale goes through `scaled`.
         """
-        rotation = own_copy(R_new_world)
-        require_rotations(rotation[None], tolerance=1e-6, remedy="Use Poses.scaled for a change of scale.")
-        if orthonormality_error(rotation[None]) > 1e-12:
-            rotation = project_to_so3(rotation)
-        offset = own_copy(offset_new)
-        return self._replace(
-            rotation @ self.R_world_cam, self.center_world @ rotation.mT + offset, self.times
-        )
+        R_new_world = _mended_rotation(R_new_world, remedy="Use Poses.scaled for a change of scale.")
+        centers_new = self.center_world @ R_new_world.mT + own_copy(offset_new)
+        return self._replace(R_new_world @ self.R_world_cam, centers_new, self.times)
 
     def mounted(self, R_body_cam: Float[Tensor, "3 3"], center_body: Float[Tensor, "3"]) -> Self:
         """Cameras fixed to these bodies: T_world_body T_body_cam, with the camera's centre and rotation in body axes.
@@ -222,12 +217,9 @@ class Poses:
         Raises:
             ValueError: if ``R_body_cam`` is not a rotation.
         """
-        rotation = own_copy(R_body_cam)
-        require_rotations(rotation[None], tolerance=1e-6, remedy="Pass the rotation from camera to body.")
-        if orthonormality_error(rotation[None]) > 1e-12:
-            rotation = project_to_so3(rotation)
-        offset = self.R_world_cam @ own_copy(center_body)
-        return self._replace(self.R_world_cam @ rotation, self.center_world + offset, self.times)
+        R_body_cam = _mended_rotation(R_body_cam, remedy="Pass the rotation from camera to body.")
+        offset_world = self.R_world_cam @ own_copy(center_body)
+        return self._replace(self.R_world_cam @ R_body_cam, self.center_world + offset_world, self.times)
 
     def with_times(self, times: Float[Tensor, "time"]) -> Self:
         """The same cameras at these capture times, seconds.
@@ -324,3 +316,10 @@ def _matrices(rotations: Tensor, centers: Tensor) -> Tensor:
     matrices[:, :3, 3] = centers
     matrices[:, 3, 3] = 1
     return matrices
+
+
+def _mended_rotation(rotation: Float[Tensor, "3 3"], *, remedy: str) -> Float[Tensor, "3 3"]:
+    """A rotation of the caller's in float64, its rounding mended."""
+    rotation = own_copy(rotation)
+    require_rotations(rotation[None], tolerance=1e-6, remedy=remedy)
+    return project_to_so3(rotation) if orthonormality_error(rotation[None]) > 1e-12 else rotation

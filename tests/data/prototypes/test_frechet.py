@@ -33,7 +33,7 @@ def test_it_is_the_least_over_all_couplings(first_points, second_points):
     np.testing.assert_allclose(frechet_distances(first, second), expected, rtol=1e-12)
 
 
-def test_known_distances():
+def test_distances_of_a_line_to_its_shifted_and_reversed_copies_are_those_by_hand():
     line = np.stack([np.zeros(9), np.zeros(9), np.arange(9)], axis=-1).astype(np.float32)
     beside, above = line + np.float32([3, 0, 0]), line - np.float32([0, 2, 0])
     back = line[::-1].copy()

@@ -48,6 +48,10 @@ class CalibrationRequest:
             raise CalibrationError(f"{path} holds no camera.")
         if self.camera is None and len(names) == 1:
             return names[0]
+        if self.camera not in names and list(names) == [""]:
+            raise CalibrationError(
+                f"{path} holds one camera, which has no name; got camera={self.camera!r}. Leave it out (--camera)."
+            )
         if self.camera is None or self.camera not in names:
             wanted = "" if self.camera is None else f", none called {self.camera!r}"
             several = f"{len(names)} cameras" if len(names) > 1 else "one camera"
@@ -87,5 +91,7 @@ class CalibrationFormat:
     about: str
     """What the file is and holds."""
     read: Callable[[Path, CalibrationRequest], Calibration]
+    """The lens of one camera of a file. Raises CalibrationError for what is not this format or needs a choice: the message
+    names the entry and what mends it."""
     recognise: Callable[[Path], str | None]
     """Why a file looks like this format, in a few words, or None; it never raises for what is none."""

@@ -55,6 +55,8 @@ class PoseFormat:
     about: str
     """What one line or entry holds."""
     read: Callable[[Path, ReadOptions], RawPoses]
+    """The numbers of a file or folder. Raises PoseFileError for what is not this format or needs an option: the message
+    names the line or entry and what mends it."""
     write: Callable[..., bytes | Mapping[str, bytes]] | None = None
     """The bytes of a file, or of the files of a folder by their names; from poses and a lens, `CameraModel.to_dict` or None.
     With ``keeps_pose_policy`` a `PosePolicy` or None may follow."""
