@@ -393,7 +393,8 @@ def test_another_file_under_the_name_of_a_format_is_told(tmp_path, name, text, f
 def test_a_lens_parameter_that_is_no_number_is_named(tmp_path, value):
     path = tmp_path / "lens.json"
     path.write_text(
-        f'{{"model": "pinhole", "pixel_origin": "center", "fx": {value}, "fy": 1, "cx": 1, "cy": 1, "width": 4, "height": 4}}'
+        f'{{"model": "pinhole", "pixel_origin": "center", "fx": {value}, "fy": 1, "cx": 1, "cy": 1, "width": 4, '
+        '"height": 4}'
     )
     with pytest.raises(CalibrationError, match="fx must be a number, or lists of numbers of one shape; got"):
         read_calibration(path)

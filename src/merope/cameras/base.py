@@ -226,8 +226,9 @@ class CameraModel(ABC):
         known = {field.name for field in fields(cls)}
         if unknown := sorted(set(data) - known - {"model"}):
             raise ValueError(f"camera model {cls.model!r} has no field {unknown}; it has {sorted(known)}.")
+        parameters = {field.name for field in fields(cls) if field.type == Parameter}
         values: dict[str, Any] = {
-            name: torch.tensor(value, dtype=torch.float64) if isinstance(value, list) else value
+            name: _parameter(name, value) if name in parameters else value
             for name, value in data.items()
             if name != "model"
         }
@@ -294,6 +295,19 @@ class CameraModel(ABC):
                 f"{name} must have shape [{wanted}] for this camera's view shape {tuple(view)}, "
                 f"got {tuple(value.shape)}. Expand it over the views first."
             )
+
+
+def _parameter(name: str, value: Any) -> Parameter:
+    """A number as it is, lists of numbers as a float64 tensor."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    try:
+        if isinstance(value, list):
+            return torch.tensor(value, dtype=torch.float64)
+    # Lists of other things, of several lengths, or of numbers beyond float64.
+    except (ValueError, TypeError, RuntimeError, OverflowError):
+        pass
+    raise ValueError(f"{name} must be a number, or lists of numbers of one shape; got {value!r:.60}.")
 
 
 def _within_plane(x: Tensor, y: Tensor) -> Tensor:

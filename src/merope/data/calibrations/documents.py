@@ -25,6 +25,7 @@ from merope.geometry.rotations import project_to_so3, quaternion_to_matrix
 _MAX_BYTES = 64 * 2**20
 _MAX_VALUES = 100_000
 _MAX_DEPTH = 64
+_NPY = b"\x93NUMPY"
 
 
 class _Loader(yaml.SafeLoader):
@@ -72,8 +73,11 @@ def read_array(path: Path) -> np.ndarray:
     Raises:
         CalibrationError: if it is no array of real numbers.
     """
+    content = _bytes(path)
+    if not content.startswith(_NPY):
+        raise CalibrationError(f"{path} is no .npy file. Is it of another format: format= (--format)?")
     try:
-        array = np.load(io.BytesIO(_bytes(path)), allow_pickle=False)
+        array = np.load(io.BytesIO(content), allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
         raise CalibrationError(f"{path} is no NumPy array that can be read: {_brief(error)}.") from None
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
@@ -118,7 +122,7 @@ def lines_or_none(path: Path) -> list[str] | None:
 def array_or_none(path: Path) -> np.ndarray | None:
     """`read_array`, or None for what is none: for recognisers."""
     try:
-        if not path.is_file() or path.open("rb").read(6) != b"\x93NUMPY":
+        if not path.is_file() or path.open("rb").read(6) != _NPY:
             return None
         return read_array(path)
     except (CalibrationError, OSError):

@@ -93,6 +93,10 @@ def read_basalt(path: Path, request: CalibrationRequest) -> Calibration:
     """A camera of basalt's JSON, "cam0" and so on, with its place on the IMU."""
     content = entry(path, read_document(path), "value0")
     intrinsics = entry(path, content, "intrinsics")
+    if not isinstance(intrinsics, list):
+        raise CalibrationError(
+            f"{path}: value0.intrinsics must be a list of cameras, got {intrinsics!r:.60}."
+        )
     names = [f"cam{index}" for index in range(len(intrinsics))]
     index = names.index(request.choose(path, names))
     kind = entry(path, content, "intrinsics", index, "camera_type")
@@ -147,7 +151,8 @@ def read_basalt(path: Path, request: CalibrationRequest) -> Calibration:
 def read_camodocal(path: Path, request: CalibrationRequest) -> Calibration:
     """The one camera of a camodocal file, whose model_type says which lens."""
     content = read_document(path)
-    name = str(entry(path, content, "camera_name")) if "camera_name" in content else ""
+    kind = entry(path, content, "model_type")
+    name = str(content.get("camera_name", ""))
     request.choose(path, [name])
     width, height = (
         pixels(path, side, entry(path, content, side)) for side in ("image_width", "image_height")
@@ -158,7 +163,6 @@ def read_camodocal(path: Path, request: CalibrationRequest) -> Calibration:
     def read(section: str, theirs: tuple[str, ...], ours: tuple[str, ...]) -> dict[str, Any]:
         return dict(zip(ours, named(path, section, entry(path, content, section), *theirs), strict=True))
 
-    kind = entry(path, content, "model_type")
     affine, radtan = ("fx", "fy", "cx", "cy"), ("k1", "k2", "p1", "p2")
     full = ("k1", "k2", "k3", "k4", "k5", "k6", "p1", "p2")
     lens: CameraModel
