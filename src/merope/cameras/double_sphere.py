@@ -19,8 +19,9 @@ class DoubleSphere(CameraModel):
     with alpha 0 the unified camera.
 
     Valid: ``Z2 >= -w d2`` with w the smaller of ``alpha / (1 - alpha)`` and its inverse, and for alpha > 0.5
-    plane radii up to ``1 / sqrt(2 alpha - 1)``. These are the exact ends of the image; the bound of the paper,
-    ``Z > -w2 |P|``, leaves out a ring of rays that the lens does see.
+    plane radii up to ``1 / sqrt(2 alpha - 1)``. These are the exact ends of the image. The bound of the paper,
+    ``Z > -w2 |P|``, leaves out a ring of rays that the lens does see where xi is positive, and lets one in that lands on
+    pixels of others where it is negative.
     """
 
     xi: Parameter
