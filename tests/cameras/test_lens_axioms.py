@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from merope.cameras import CameraModel
@@ -22,6 +22,8 @@ from tests.cameras.lenses import (
 lenses = pytest.mark.parametrize("camera", LENSES.values(), ids=LENSES.keys())
 dtypes = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
 seeds = st.integers(0, 2**31)
+# Many points at once cost little more than few: a lens is inverted step by step, for all of them together.
+few = settings(max_examples=4)
 
 HUGE = (1e18, 1e30, -1e30, 3e38)
 EXTREME_POINTS = [
@@ -64,26 +66,26 @@ def extreme_pixels(camera: CameraModel) -> torch.Tensor:
 
 
 def assert_finite_with_gradients(camera, method, inputs):
-    """Each input on its own, so that one bad gradient cannot hide in a sum."""
+    """Values, and gradients with respect to inputs and parameters; what is not finite does not vanish in a sum."""
     names = parameter_names(camera)
     lens = with_tensor_parameters(camera, inputs.dtype)
-    for row in inputs:
-        row = row.clone().requires_grad_()
-        values, valid = getattr(lens, method)(row)
-        assert torch.isfinite(values).all(), (row, values)
-        if not bool(valid):
-            assert values.tolist() == ([0.0, 0.0] if method == "project" else [0.0, 0.0, 1.0])
-        sources = [row, *(getattr(lens, name) for name in names)]
-        for value in values.unbind(-1):
-            gradients = torch.autograd.grad(value, sources, retain_graph=True, allow_unused=True)
-            for name, gradient in zip(["input", *names], gradients, strict=True):
-                assert gradient is None or torch.isfinite(gradient).all(), (name, row, gradient)
+    inputs = inputs.clone().requires_grad_()
+    values, valid = getattr(lens, method)(inputs)
+    assert torch.isfinite(values).all(), inputs[~torch.isfinite(values).all(-1)]
+    placeholder = values.new_tensor([0.0, 0.0] if method == "project" else [0.0, 0.0, 1.0])
+    assert (values[~valid] == placeholder).all()
+    sources = [inputs, *(getattr(lens, name) for name in names)]
+    for column in values.unbind(-1):
+        gradients = torch.autograd.grad(column.sum(), sources, retain_graph=True, allow_unused=True)
+        for name, gradient in zip(["input", *names], gradients, strict=True):
+            assert gradient is None or torch.isfinite(gradient).all(), (name, gradient)
 
 
 @lenses
+@few
 @given(seed=seeds)
 def test_pixels_come_back_from_their_rays(camera, seed):
-    pixels = random_pixels(camera, 200, seed)
+    pixels = random_pixels(camera, 1500, seed)
     dirs_cam, valid = camera.unproject(pixels)
     assert valid.float().mean() > 0.2
     assert (dirs_cam.norm(dim=-1) - 1).abs().max() < 1e-14
@@ -93,9 +95,10 @@ def test_pixels_come_back_from_their_rays(camera, seed):
 
 
 @lenses
+@few
 @given(seed=seeds)
 def test_points_lie_on_the_ray_of_their_pixel(camera, seed):
-    points_cam = random_points(200, seed)
+    points_cam = random_points(1500, seed)
     pixels, seen = camera.project(points_cam)
     assert seen.any()
     dirs_cam, valid = camera.unproject(pixels)
@@ -151,8 +154,8 @@ def test_gradients_match_finite_differences(camera):
     middle = pixels.new_tensor([camera.cx, camera.cy])
     keep = valid & camera.unproject(middle + 1.05 * (pixels - middle))[1]
     keep &= (pixels - middle).norm(dim=-1) > 1
-    pixels, points_cam = pixels[keep][:6], 3.0 * dirs_cam[keep][:6]
-    assert len(pixels) == 6
+    pixels, points_cam = pixels[keep][:3], 3.0 * dirs_cam[keep][:3]
+    assert len(pixels) == 3
     parameters = [torch.tensor(float(getattr(camera, n)), dtype=torch.float64) for n in names]
     # Not a limit of the domain: its gradient is zero where differences see a step.
     free = [n != "max_theta" for n in names]
@@ -163,8 +166,13 @@ def test_gradients_match_finite_differences(camera):
     inputs = [p.requires_grad_(f) for p, f in zip(parameters, free, strict=True)]
     if getattr(camera, "xi", 1.0) == 0:
         inputs[names.index("xi")].requires_grad_(False)
-    torch.autograd.gradcheck(lambda p, *v: rebuilt(v).unproject(p)[0], (pixels.requires_grad_(), *inputs))
-    torch.autograd.gradcheck(lambda p, *v: rebuilt(v).project(p)[0], (points_cam.requires_grad_(), *inputs))
+    # Along random directions of all inputs at once, which a wrong entry of the Jacobian changes too.
+    for method, places in (("unproject", pixels), ("project", points_cam)):
+        torch.autograd.gradcheck(
+            lambda p, *v, method=method: getattr(rebuilt(v), method)(p)[0],
+            (places.requires_grad_(), *inputs),
+            fast_mode=True,
+        )
 
 
 @lenses
