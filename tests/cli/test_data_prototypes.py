@@ -74,8 +74,14 @@ def test_a_selection_has_its_turns(files, tmp_path, capsys):
     out = tmp_path / "evaluation"
     command = ["data", "select", files[1], "--count", "6", "--out", str(out)]
     assert run(command) == 1
-    assert "--rate" in capsys.readouterr().err
+    # Said before anything is clustered.
+    assert "has neither times nor a rate" in (told := capsys.readouterr().err)
+    assert "--rate" in told
     assert not out.exists()
+    unstated = tmp_path / "unstated.npy"
+    np.save(unstated, np.tile(np.eye(4), (3, 49, 1, 1)))
+    assert run(["data", "select", str(unstated), "--count", "1", "--out", str(out), "--rate", "12"]) == 1
+    assert "turns need metres" in capsys.readouterr().err
     command += ["--rate", "12"]
     assert run(command) == 0
     assert "poses of 6: original, left, right" in capsys.readouterr().out

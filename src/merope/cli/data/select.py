@@ -67,6 +67,8 @@ def select(
 
     config = PrototypeConfig(threshold=threshold, num_groups=groups, still=still, seed=seed)
     require_new_folder(out)
+    if turns:
+        _require_turnable(read_trajectories(inputs, trajectories.options(read)), rate)
     table = read_table(inputs, trajectories, read)
     found = find_prototypes(table.paths, config, progress=True)
     rows = found.kept[select_rows(table.paths[found.kept], count=count, seed=seed)].tolist()
@@ -106,6 +108,30 @@ def select(
     if with_poses < count:
         print(f"no poses and no turns of {count - with_poses}: their files hold positions alone")
     print(f"written to {out}")
+
+
+def _require_turnable(trajectories: "Iterable[Trajectory | ClipError]", rate: float | None) -> None:
+    """Raise for the first trajectory with poses if its kind cannot be turned, before minutes go into the others.
+
+    Raises:
+        TrajectoryError: if it is not in metres, or says nothing of its speed.
+    """
+    from merope.data.clip import ClipError
+
+    for each in trajectories:
+        if isinstance(each, ClipError) or each.load_poses is None:
+            continue
+        if each.unit != "m":
+            raise TrajectoryError(
+                f"{each.source}/{each.clip_id} is in unit {each.unit!r}, and turns need metres. Say so if they are metres "
+                "(--unit m for files, --option unit=m for a data set that takes it), or leave turns out (--turns)."
+            )
+        if each.fps is None and rate is None and each.load_poses().times is None:
+            raise TrajectoryError(
+                f"{each.source}/{each.clip_id} has neither times nor a rate, and turns need the speed. Say the poses per "
+                "second (--rate), or leave turns out (--turns)."
+            )
+        return
 
 
 def _write_poses(
