@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from merope.cli.lens_options import Calibration
+from merope.cli.lens_options import Calibration, flags_of_lens
 
 if TYPE_CHECKING:
     from merope.cameras import CameraModel
@@ -31,10 +31,11 @@ class LensFlags:
 
         if self.lens is None:
             return None
-        return read_calibration(
-            self.lens,
-            format=self.lens_format,
-            camera=self.lens_camera,
-            height=self.height,
-            width=self.width,
-        )
+        with flags_of_lens({"format": "lens-format", "camera": "lens-camera"}):
+            return read_calibration(
+                self.lens,
+                format=self.lens_format,
+                camera=self.lens_camera,
+                height=self.height,
+                width=self.width,
+            )

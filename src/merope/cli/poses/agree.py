@@ -8,6 +8,7 @@ import tyro
 
 from merope.cli.extras import require
 from merope.cli.lens_options import Calibration as CalibrationName
+from merope.cli.lens_options import flags_of_lens
 from merope.cli.pose_options import ReadFlags
 from merope.cli.usage import UsageError
 from merope.errors import MeropeError
@@ -70,7 +71,8 @@ def agree(
 
     found = load_pose_file(poses, format=read.required_format(), options=read.options())
     flags = {"format": lens_format, "camera": lens_camera, "height": lens_height, "width": lens_width}
-    calibration = None if lens is None else load_calibration(lens, **flags)  # type: ignore[arg-type]
+    with flags_of_lens({name: f"lens-{name}" for name in flags}):
+        calibration = None if lens is None else load_calibration(lens, **flags)  # type: ignore[arg-type]
     if calibration is None and found.camera is None and found.format != "realestate10k":
         raise UsageError(
             "the pose file has no lens. Name a calibration file of the frames: --lens (docs/lenses.md)."
