@@ -22,6 +22,9 @@ Over = Literal["distance", "time", "frame"]
 HEADINGS = 14
 """Arrowheads along the longest path; shorter ones have as many per metre."""
 
+SMALLEST = "smallest extent"
+"""The reason of a view that is not from above."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
@@ -38,6 +41,13 @@ class View:
         return np.stack(
             [sign * vectors[:, index] for index, sign in (self.right, self.ahead, self.up)], axis=1
         )
+
+    @property
+    def words(self) -> str:
+        """What the picture shows, for its title: a view from above only where up is known."""
+        if self.reason == SMALLEST:
+            return f"along {self.name(self.up)}, the smallest extent: no axis of the world is the cameras' up"
+        return f"from above, up is {self.name(self.up)} ({self.reason})"
 
     @staticmethod
     def name(axis: tuple[int, int]) -> str:
@@ -62,7 +72,7 @@ def choose_view(trajectories: Sequence[Poses], up: Up = "auto") -> View:
         else:
             centers = np.concatenate([poses.center_world.numpy() for poses in trajectories])
             axis = (int(np.argmin(np.ptp(centers, axis=0))), 1)
-            reason = "smallest extent"
+            reason = SMALLEST
     right = 1 if axis[0] == 0 else 0
     # up x right: what is ahead for a viewer who looks down with right on the right.
     up_vector, right_vector = np.zeros(3), np.zeros(3)
@@ -147,10 +157,13 @@ def draw_paths(
     equal_metres(above)
     above.set_xlabel(_axis_label(view.right, origin, unit))
     above.set_ylabel(_axis_label(view.ahead, origin, unit))
-    height.set_ylabel(f"height above start ({unit})")
+    heights = f"{view.name(view.up)} from start" if view.reason == SMALLEST else "height above start"
+    height.set_ylabel(f"{heights} ({unit})")
     height.tick_params(labelbottom=False)
     speed.set_ylabel(f"speed ({unit}/s)" if timed else f"step ({unit} a pose)")
-    speed.set_ylim(bottom=0)
+    # With room above, or an even speed would lie on the frame.
+    fastest = max((float(line.get_ydata().max()) for line in speed.lines), default=0.0)
+    speed.set_ylim(0, 1.1 * fastest or 1.0)
     speed.set_xlabel(
         {"distance": f"distance along the path ({unit})", "time": "time (s)", "frame": "pose"}[over]
     )
@@ -159,8 +172,7 @@ def draw_paths(
         axes.set_axisbelow(True)
     if len(trajectories) > 1:
         figure.legend(frameon=False, loc="outside lower center", ncols=min(4, len(trajectories)), fontsize=9)
-    reading = f"from above, up is {view.name(view.up)} ({view.reason})"
-    figure.suptitle(f"{title}\n{reading}" if title else reading, fontsize=10)
+    figure.suptitle(f"{title}\n{view.words}" if title else view.words, fontsize=10)
     return figure
 
 

@@ -63,7 +63,7 @@ def plot(
     kinds = formats or (read.required_format(),) * len(files)
 
     from merope.data.pose_files import read_poses, read_times, window
-    from merope.evaluation.path_plot import plot_paths
+    from merope.evaluation.path_plot import SMALLEST, plot_paths
 
     stamps = None if times is None else read_times(times)
     names = labels or _names(files)
@@ -81,7 +81,11 @@ def plot(
         title = "" if others else f"{name}: {len(only)} poses, path {only.path_length:.5g} {only.unit}"
     view = plot_paths(out, trajectories, up=up, over=over, fps=fps, title=title)
     paths = "1 path" if len(files) == 1 else f"{len(files)} paths"
-    print(f"{out}: {paths} from above, up is {view.name(view.up)} ({view.reason})")
+    print(f"{out}: {paths} {view.words}")
+    if view.reason == SMALLEST:
+        print(
+            "note: --up x (y, z, -x, ...) says which way is up; --rebase draws in the axes of the first camera"
+        )
 
 
 def _names(files: tuple[Path, ...]) -> list[str]:
