@@ -10,7 +10,8 @@ from merope.data.pose_table import read_text
 from merope.data.splits import Split, SplitError, read_split
 
 COMPARABLE = 0.99
-"""Share of the expected clips below which results are not comparable with those on all of them."""
+"""Share of the expected clips below which results are not comparable with those on all of them: videos disappear from the
+sites that hold them, and a set of which more is missing is another set."""
 
 
 @dataclass(frozen=True)

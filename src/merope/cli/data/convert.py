@@ -6,11 +6,7 @@ from typing import Annotated
 import tyro
 
 from merope.cli.data.reader_options import Reader, reader_options, tell_notes
-
-# How many broken clips are named; all of them are in the report beside the clips.
-_NAMED = 10
-# Videos disappear from the sites that hold them. A set of which more is missing is another set.
-_COMPARABLE = 0.99
+from merope.cli.telling import tell_first
 
 
 def convert(
@@ -56,6 +52,7 @@ def convert(
         workers: Threads that decode and write.
     """
     from merope.data.datasets import open_dataset
+    from merope.data.expected_clips import COMPARABLE
     from merope.recipes.convert import REPORT, ConvertConfig, convert_clips
 
     config = ConvertConfig(
@@ -83,16 +80,10 @@ def convert(
     words = "clips" if frames is None else "windows"
     print(f"{out}: {report.written} {words} written, {report.there} were there")
     print(f"{report.through} of {len(clips)} clips of {root} went through")
-    if report.through < _COMPARABLE * len(clips):
+    if report.through < COMPARABLE * len(clips):
         print(
             "note: fewer than 99 % are there, so results on them are not comparable with those on the whole set"
         )
-    for note in report.notes[:_NAMED]:
-        print(f"note: {note}")
-    if len(report.notes) > _NAMED:
-        print(f"note: {len(report.notes) - _NAMED} more, in {REPORT}")
-    for error in report.broken[:_NAMED]:
-        print(f"left out: {error}")
-    if len(report.broken) > _NAMED:
-        print(f"left out: {len(report.broken) - _NAMED} more, named in {REPORT}")
+    tell_first("note", report.notes, rest=f"more, in {REPORT}")
+    tell_first("left out", report.broken, rest=f"more, named in {REPORT}")
     return 0 if report.written + report.there else 1

@@ -8,9 +8,7 @@ import tyro
 
 from merope.cli.data.reader_options import Reader, reader_options, tell_notes
 from merope.cli.extras import require
-
-# How many broken clips are named; all of them are in the cache's manifest.
-_NAMED = 10
+from merope.cli.telling import tell_first
 
 
 def encode(
@@ -124,10 +122,7 @@ def encode(
         print(f"{who}{report.without_caption} of these without a caption, encoded with the empty prompt")
     if report.not_in_split:
         print(f"{who}{report.not_in_split} are not in the split")
-    for error in report.skipped[:_NAMED]:
-        print(f"{who}left out: {error}")
-    if len(report.skipped) > _NAMED:
-        print(f"{who}left out: {len(report.skipped) - _NAMED} more, named in the cache's manifest.json")
+    tell_first(f"{who}left out", report.skipped, rest="more, named in the cache's manifest.json")
     if report.cache is not None:
         if chosen is not None and measured is not None:
             # Training finds it there; it is of the split's clips, whichever of them this cache holds.

@@ -5,13 +5,11 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from merope.cli.telling import tell_first
 from merope.cli.usage import UsageError
 
 if TYPE_CHECKING:
     from merope.data.datasets import ClipSet
-
-# How many notes of a data set are shown; a large one has thousands of gaps.
-_TOLD = 10
 
 Reader = Literal["folder", "videos", "realestate10k", "kitti_odometry", "nuscenes", "panshot", "panorama"]
 
@@ -46,10 +44,7 @@ def reader_options(reader: Reader, given: Sequence[str]) -> dict[str, Any]:
 def tell_notes(sets: "Sequence[ClipSet]") -> None:
     """Print what readers say of their clips: what they left out and why."""
     notes = [note for clips in sets for note in clips.notes]
-    for note in notes[:_TOLD]:
-        print(f"note: {note}")
-    if len(notes) > _TOLD:
-        print(f"note: {len(notes) - _TOLD} more like these (ClipSet.notes)")
+    tell_first("note", notes, rest="more like these (ClipSet.notes)")
 
 
 def type_in_words(kind: Any) -> str:

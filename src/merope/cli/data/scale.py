@@ -7,12 +7,11 @@ import tyro
 
 from merope.cli.data.trajectory_inputs import TrajectoryFlags
 from merope.cli.pose_options import ReadFlags
+from merope.cli.telling import tell_first
 from merope.cli.usage import UsageError
 
 if TYPE_CHECKING:
     from merope.data.motion_statistics import MotionStatistics
-
-_NAMED = 10
 
 
 def scale(
@@ -70,10 +69,7 @@ def scale(
         skipped=skipped,
         progress=True,
     )
-    for error in skipped[:_NAMED]:
-        print(f"left out: {error}")
-    if len(skipped) > _NAMED:
-        print(f"left out: {len(skipped) - _NAMED} more")
+    tell_first("left out", skipped)
     made = {
         "command": "data scale",
         "inputs": [path.resolve().name for path in inputs],

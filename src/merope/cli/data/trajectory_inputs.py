@@ -9,14 +9,12 @@ import tyro
 
 from merope.cli.data.reader_options import Reader, reader_options
 from merope.cli.pose_options import ReadFlags
+from merope.cli.telling import tell_first
 from merope.cli.usage import UsageError
 
 if TYPE_CHECKING:
     from merope.data.prototypes import InputOptions, PathTable
     from merope.data.splits import Split
-
-# How many notes, and how many clips that were left out, are printed.
-_NAMED = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,14 +86,8 @@ def read_table(inputs: Sequence[Path], flags: TrajectoryFlags, read: ReadFlags) 
     notes: list[str] = []
     found = read_trajectories(inputs, flags.options(read), only=flags.only(), tell=notes.append)
     table = tabulate(found, num_points=flags.points, progress=True)
-    for note in notes[:_NAMED]:
-        print(f"note: {note}")
-    if len(notes) > _NAMED:
-        print(f"note: {len(notes) - _NAMED} more like these")
-    for error in table.skipped[:_NAMED]:
-        print(f"left out: {error}")
-    if len(table.skipped) > _NAMED:
-        print(f"left out: {len(table.skipped) - _NAMED} more")
+    tell_first("note", notes, rest="more like these")
+    tell_first("left out", table.skipped)
     return table
 
 

@@ -9,10 +9,8 @@ from merope.cli.data.reader_options import Reader, reader_options
 from merope.cli.extras import require
 from merope.cli.history.lens_flags import LensFlags
 from merope.cli.pose_options import ReadFlags
+from merope.cli.telling import tell_first
 from merope.cli.usage import UsageError
-
-# How many clips that were left out are named, and how many notes are shown.
-_NAMED = 10
 
 
 def index(
@@ -70,11 +68,8 @@ def index(
         ),
         progress=True,
     )
-    for word, told in (("note", report.notes), ("left out", report.skipped)):
-        for each in told[:_NAMED]:
-            print(f"{word}: {each}")
-        if len(told) > _NAMED:
-            print(f"{word}: {len(told) - _NAMED} more")
+    tell_first("note", report.notes)
+    tell_first("left out", report.skipped)
     print(f"{report.frames} frames of {report.clips} clips added, {report.there} clips were there")
     made = HistoryIndex.open(out)
     print(f"{out}: {len(made)} frames of {made.num_clips} clips in {len(made.worlds)} worlds")
