@@ -55,7 +55,7 @@ class FTheta(RadialLens):
     ) -> Self:
         """The lens of ``theta = sum p_i r^i`` ("radius") or ``r = sum p_i theta^i`` ("angle"), r in pixels.
 
-        ``coefficients`` are p_0 to at most p_5, p_0 being zero..
+        ``coefficients`` are p_0 to at most p_5, p_0 being zero.
 
         Raises:
             ValueError: if there are fewer than 2 or more than 6 coefficients, p_0 is not 0 or p_1 not positive.

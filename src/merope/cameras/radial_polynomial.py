@@ -48,7 +48,7 @@ class RadialPolynomial(RadialLens):
         """The lens of ``r = k1 theta + k2 theta^2 + k3 theta^3 + k4 theta^4`` with r in pixels.
 
         ``aspect_ratio`` stretches rows, as in WoodScape's files, whose principal point is
-        ``width / 2 - 0.5 + cx_offset`` from the first pixel's centre..
+        ``width / 2 - 0.5 + cx_offset`` from the first pixel's centre.
 
         Raises:
             ValueError: if ``k1_px``, the focal length, is not positive.

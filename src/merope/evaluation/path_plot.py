@@ -162,7 +162,7 @@ def draw_paths(
     height.tick_params(labelbottom=False)
     speed.set_ylabel(f"speed ({unit}/s)" if timed else f"step ({unit} a pose)")
     # With room above, or an even speed would lie on the frame.
-    fastest = max((float(line.get_ydata().max()) for line in speed.lines), default=0.0)
+    fastest = max((float(np.max(np.asarray(line.get_ydata()))) for line in speed.lines), default=0.0)
     speed.set_ylim(0, 1.1 * fastest or 1.0)
     speed.set_xlabel(
         {"distance": f"distance along the path ({unit})", "time": "time (s)", "frame": "pose"}[over]
