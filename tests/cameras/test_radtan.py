@@ -99,3 +99,18 @@ def test_each_view_has_its_own_distortion():
             alone, alone_valid = OpenCV(**OPENCV_RASTER, k1=k1[row, col].item()).pixel_rays()
             assert (dirs_cam[row, col] - alone).abs().max() < 1e-12
             assert torch.equal(valid[row, col], alone_valid)
+
+
+@pytest.mark.parametrize("p1", [0.01620265199075064, 0.0])
+def test_what_unfolds_again_further_out_is_invalid(p1):
+    """Tangential terms fold some directions; further out the map grows again and covers the same pixels once more."""
+    lens = RadialTangential(-0.168727997699085, 0.01581969038877044, p1, 0.02114912615484229)
+    assert 1 < float(lens.radius_limit) < 6
+    straight = RadialTangential(-0.168727997699085, 0.01581969038877044)
+    assert float(straight.radius_limit) == MAX_RADIUS
+    generator = torch.Generator().manual_seed(0)
+    x, y = 12 * torch.rand(2, 4000, generator=generator, dtype=torch.float64) - 6
+    mapped_x, mapped_y, valid = lens.distort(x, y)
+    back_x, back_y, found = lens.undistort(mapped_x, mapped_y)
+    assert 0.05 < valid.double().mean() < 0.5 and found[valid].all()
+    assert torch.hypot(back_x - x, back_y - y)[valid].max() < 1e-6

@@ -9,6 +9,7 @@ lies beyond its edge folds back over it.
 """
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -39,8 +40,12 @@ class RadialTangential(NamedTuple):
 
     @property
     def radius_limit(self) -> Tensor:
-        """Undistorted radius [*view] where the radial part stops growing, at most ``MAX_RADIUS``."""
-        return per_view(_fold_radius, self.k1, self.k2, self.k3, self.k4, self.k5, self.k6)
+        """Undistorted radius [*view] where the radial part stops growing, at most ``MAX_RADIUS``.
+
+        Less where tangential terms fold some directions and let them unfold again further out: what lies there falls on
+        pixels of others.
+        """
+        return per_view(_one_to_one_radius, *self)
 
     def aligned(self, like: Tensor) -> "RadialTangential":
         """The coefficients lined up with the front axes of ``like``."""
@@ -157,6 +162,23 @@ def _solve_symmetric(jacobian: tuple[Tensor, ...], right_x: Tensor, right_y: Ten
 
 def _within(x: Tensor, y: Tensor, limit: Tensor) -> Tensor:
     return torch.hypot(x, y) <= limit * (1 + edge_tolerance(x))
+
+
+@lru_cache(maxsize=1024)
+def _one_to_one_radius(
+    k1: float, k2: float, p1: float, p2: float, k3: float, k4: float, k5: float, k6: float
+) -> float:
+    limit = _fold_radius(k1, k2, k3, k4, k5, k6)
+    tangential = math.hypot(p1, p2)
+    if tangential == 0:
+        return limit
+    # The terms turn with (p2, p1) and are mirrored about it, so half a turn from it shows all directions.
+    radii = torch.as_tensor(np.geomspace(limit / 1e4, limit, 1024))[:, None]
+    turn = torch.linspace(0, math.pi, 65, dtype=torch.float64)
+    terms = RadialTangential(k1, k2, 0.0, tangential, k3, k4, k5, k6)
+    convex = _positive_definite(_map(radii * turn.cos(), radii * turn.sin(), terms)[2])
+    again = (convex & ((~convex).cumsum(0) > 0)).any(1).nonzero()
+    return limit if len(again) == 0 else float(radii[int(again[0]) - 1])
 
 
 def _fold_radius(k1: float, k2: float, k3: float, k4: float, k5: float, k6: float) -> float:
