@@ -163,8 +163,10 @@ def measure_motion(
     names: set[str] = set()
     numbers: dict[str, list[float]] = {name: [] for name in ("baseline", "longest", "reach", "path", "step")}
     squares, points = np.zeros(3), 0
+    first_broken: ClipError | None = None
     for each in tqdm(trajectories, desc="scale", unit="clip", disable=not progress):
         if isinstance(each, ClipError):
+            first_broken = first_broken or each
             if skipped is not None:
                 skipped.append(each)
             continue
@@ -185,7 +187,8 @@ def measure_motion(
         squares += ((centers - centers[0]) ** 2).sum(0).numpy()
         points += len(centers)
     if unit is None:
-        raise MotionError("there is no clip that can be read, so nothing tells a translation scale.")
+        why = "" if first_broken is None else f" The first that was left out: {first_broken}"
+        raise MotionError(f"there is no clip that can be read, so nothing tells a translation scale.{why}")
     longest = numbers.pop("longest")
     if not longest:
         raise MotionError(

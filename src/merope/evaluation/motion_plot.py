@@ -31,6 +31,8 @@ _CELLS = 640
 _OUTSIDE = 0.002
 # Inches of the longer side of one map.
 _MAP = 5.6
+# Inches that one column of the legend takes, of the names that sources have.
+_LEGEND = 4.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +109,9 @@ def draw_motions(
     shown = {" and ".join(ordered): _mixed(counts, pictures), **pictures}
     width, height = extent[1] - extent[0], extent[3] - extent[2]
     scale = _MAP / max(width, height)
-    figure = new_figure(len(shown) * max(width * scale, 2.6) + 1.2, height * scale + 1.5)
+    # Not narrower than the legend.
+    across = max(len(shown) * max(width * scale, 2.6) + 1.2, _LEGEND)
+    figure = new_figure(across, height * scale + 1.5)
     # Maps keep their shape; the usual layout then cuts titles and writes the legend over labels.
     figure.set_layout_engine("compressed")
     maps = np.atleast_1d(figure.subplots(1, len(shown), sharex=True, sharey=True))
@@ -204,7 +208,8 @@ def _legend(
     handles.append(
         Line2D([], [], color="#111111", marker="^", ls="none", label="first camera, looking up the page")
     )
-    figure.legend(handles=handles, loc="outside lower center", frameon=False, fontsize=8.5, ncols=2)
+    columns = 2 if figure.get_figwidth() >= 1.5 * _LEGEND else 1
+    figure.legend(handles=handles, loc="outside lower center", frameon=False, fontsize=8.5, ncols=columns)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
