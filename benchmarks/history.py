@@ -6,13 +6,8 @@ writes ``history.json`` and ``history.md`` into ``--out``. ``--check 20000`` com
 every frame.
 """
 
-import argparse
-import json
 import math
-import os
-import platform
 import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,6 +17,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
+
+from benchmarks.measuring.by_size import run_by_size
 
 SIZES = (350_000, 1_050_000, 5_000_000)
 FRAMES = 240
@@ -175,48 +172,20 @@ def markdown(results: list[dict], machine: str) -> str:
             ]
         )
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(["| " + " | ".join(line) + " |" for line in lines]) + f"\n\n{machine}\n"
+    return "\n".join(["| " + " | ".join(line) + " |" for line in lines]) + f"\n\n{machine}; one core used\n"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    return run_by_size(
+        __file__,
+        __doc__,
+        sizes=SIZES,
+        of="frames",
+        measure=measure,
+        check=check,
+        passes=lambda result: bool(result["recall"] == 1 and result["wanted"]),
+        markdown=markdown,
     )
-    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="numbers of frames")
-    parser.add_argument("--out", type=Path, default=Path("out/benchmarks"), help="folder of the two files")
-    parser.add_argument(
-        "--check", type=int, metavar="N", help="compare searches among N frames with one by one"
-    )
-    parser.add_argument(
-        "--one", type=int, metavar="N", help="one size in this process, as JSON on standard output"
-    )
-    arguments = parser.parse_args()
-    if arguments.check:
-        result = check(arguments.check)
-        print(json.dumps(result))
-        return 0 if result["recall"] == 1 and result["wanted"] else 1
-    if arguments.one:
-        print(json.dumps(measure(arguments.one)))
-        return 0
-    results = []
-    for size in arguments.sizes:
-        command = [sys.executable, __file__, "--one", str(size)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            print(done.stderr, file=sys.stderr)
-            return 1
-        results.append(json.loads(done.stdout.splitlines()[-1]))
-        print(json.dumps(results[-1]), flush=True)
-    machine = (
-        f"{platform.machine()}, {os.cpu_count()} cores, one used, Python {platform.python_version()}, "
-        f"numpy {np.__version__}"
-    )
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "history.json").write_text(
-        json.dumps({"machine": machine, "sizes": results}, indent=1) + "\n"
-    )
-    (arguments.out / "history.md").write_text(markdown(results, machine))
-    return 0
 
 
 if __name__ == "__main__":

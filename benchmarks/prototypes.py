@@ -6,12 +6,7 @@ curves, turns, lane changes, stops and manoeuvres to the side, 30 % forward corr
 with brute force.
 """
 
-import argparse
-import json
-import os
-import platform
 import resource
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -19,6 +14,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
+
+from benchmarks.measuring.by_size import run_by_size
 
 SIZES = (10_000, 100_000, 347_700)
 NUM_POSES = 49
@@ -165,41 +162,16 @@ def markdown(results: list[dict], machine: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    return run_by_size(
+        __file__,
+        __doc__,
+        sizes=SIZES,
+        of="trajectories",
+        measure=measure,
+        check=check,
+        passes=lambda result: bool(result["equal"]),
+        markdown=markdown,
     )
-    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="numbers of trajectories")
-    parser.add_argument("--out", type=Path, default=Path("out/benchmarks"), help="folder of the two files")
-    parser.add_argument(
-        "--check", type=int, metavar="N", help="compare N trajectories with brute force instead"
-    )
-    parser.add_argument(
-        "--one", type=int, metavar="N", help="one size in this process, as JSON on standard output"
-    )
-    arguments = parser.parse_args()
-    if arguments.check:
-        result = check(arguments.check)
-        print(json.dumps(result))
-        return 0 if result["equal"] else 1
-    if arguments.one:
-        print(json.dumps(measure(arguments.one)))
-        return 0
-    results = []
-    for size in arguments.sizes:
-        command = [sys.executable, __file__, "--one", str(size)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            print(done.stderr, file=sys.stderr)
-            return 1
-        results.append(json.loads(done.stdout.splitlines()[-1]))
-        print(json.dumps(results[-1]), flush=True)
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, numpy {np.__version__}"
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "prototypes.json").write_text(
-        json.dumps({"machine": machine, "sizes": results}, indent=1) + "\n"
-    )
-    (arguments.out / "prototypes.md").write_text(markdown(results, machine))
-    return 0
 
 
 if __name__ == "__main__":
