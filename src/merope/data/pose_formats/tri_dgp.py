@@ -55,7 +55,7 @@ _MEANING = "rotations are qw qx qy qz by name"
 class _Image:
     """One image of a scene; its stamp in whole nanoseconds."""
 
-    pose: Entry
+    pose_world_cam: Entry
     stamp: int
     stamp_text: str
     file: str
@@ -78,16 +78,19 @@ def read_tri_dgp(path: Path, options: ReadOptions) -> RawPoses:
     for before, after in pairwise(images):
         if after.stamp == before.stamp:
             raise PoseFileError(
-                f"{after.pose.where}: the stamp {after.stamp_text} of {camera} is that of {before.pose.place} too. "
+                f"{after.pose_world_cam.where}: the stamp {after.stamp_text} of {camera} is that of "
+                f"{before.pose_world_cam.place} too. "
                 "Remove one of them."
             )
     lens, notes = lens_or_note(lambda: _lens(camera, images, calibrations))
     year = _EPOCH.year + images[0].stamp // (_SECOND * 31_556_952)
     if not 1990 <= year < 2100:
         notes += (f"the stamps lie in the year {year:.4g}, so they are no times of capture",)
-    places = tuple(image.pose.place for image in images)
-    centers = np.array([_named(image.pose["translation"], ("x", "y", "z")) for image in images])
-    quaternions = np.array([_named(image.pose["rotation"], ("qx", "qy", "qz", "qw")) for image in images])
+    places = tuple(image.pose_world_cam.place for image in images)
+    centers = np.array([_named(image.pose_world_cam["translation"], ("x", "y", "z")) for image in images])
+    quaternions = np.array(
+        [_named(image.pose_world_cam["rotation"], ("qx", "qy", "qz", "qw")) for image in images]
+    )
     return RawPoses(
         matrices=matrices_of(path, places, centers, quaternions, meaning=_MEANING),
         places=places,
@@ -112,7 +115,7 @@ def _short_images(content: Entry, options: ReadOptions) -> tuple[str, list[_Imag
     camera = chosen_camera(content.path, options, _distinct(cameras))
     return camera, [
         _Image(
-            pose=frame["pose_c2w"],
+            pose_world_cam=frame["pose_c2w"],
             stamp=_nanoseconds(frame["time_s"].number()),
             stamp_text=f"{frame['time_s'].number()!r} s",
             file=frame["file"].text(),
@@ -143,7 +146,7 @@ def _scene_images(content: Entry, options: ReadOptions) -> tuple[str, list[_Imag
     )
     return camera, [
         _Image(
-            pose=image["pose"],
+            pose_world_cam=image["pose"],
             stamp=_stamp(identity["timestamp"]),
             stamp_text=identity["timestamp"].text(),
             file=image["filename"].text(),
@@ -200,13 +203,17 @@ def _lens(camera: str, images: list[_Image], calibrations: dict[str, Entry | Non
     for image in images:
         calibration = calibrations.get(image.calibration)
         if calibration is None:
-            raise NoLens(f"the calibration {image.calibration!r} of {image.pose.place} is not there")
+            raise NoLens(
+                f"the calibration {image.calibration!r} of {image.pose_world_cam.place} is not there"
+            )
         found = calibration.find(camera)
         if found is None:
             raise NoLens(f"{calibration.where} has no {camera}")
         lenses.append(_lens_of(found["intrinsics"], image))
         if lenses[-1] != lenses[0]:
-            raise NoLens(f"the lens of {image.pose.place} differs from that of {images[0].pose.place}")
+            raise NoLens(
+                f"the lens of {image.pose_world_cam.place} differs from that of {images[0].pose_world_cam.place}"
+            )
     return lenses[0]
 
 
