@@ -354,6 +354,25 @@ def test_arrays_of_another_kind_are_refused(tmp_path):
         read_calibration(path, format="rds-hq")
 
 
+@pytest.mark.parametrize(
+    ("damage", "match"),
+    [
+        (lambda content: content[:-8], "cut short"),
+        (lambda content: content.replace(b"(11,)", b"(99999999999,)"), "cut short"),
+        (lambda content: content + bytes(8), "written behind the array"),
+        (lambda content: content.replace(b"'<f8'", b"'<f?'"), "header is damaged"),
+        (lambda content: content[:7], "header is damaged"),
+    ],
+)
+def test_an_array_is_not_trusted_beyond_its_bytes(tmp_path, damage, match):
+    path = tmp_path / "lens.npy"
+    np.save(path, np.arange(11.0))
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(CalibrationError, match=match) as caught:
+        read_calibration(path, format="rds-hq")
+    assert str(path) in str(caught.value) and "poses" not in str(caught.value)
+
+
 def test_missing_files_folders_and_unknown_formats_are_named(tmp_path):
     with pytest.raises(CalibrationError, match="does not exist"):
         read_calibration(tmp_path / "none.yaml")

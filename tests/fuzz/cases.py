@@ -2,7 +2,7 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -44,6 +44,21 @@ def cases(kind: str, seed: int) -> Iterator[tuple[Seed, Case]]:
         first = False
 
 
+def sample(kind: str, seed: int, *, damage: int) -> Iterator[tuple[Seed, Case]]:
+    """Every planned mutation once, of a trajectory drawn for it, what may stand where a file should be, and damage."""
+    rng = np.random.default_rng([seed, *kind.encode()])
+    sources = seeds_of(kind)
+    found: dict[str, list[tuple[Seed, Case]]] = {}
+    for source in sources:
+        for case in planned(kind, source, rng):
+            found.setdefault(case.mutation, []).append((source, case))
+    for same in found.values():
+        yield same[int(rng.integers(len(same)))]
+    yield from ((sources[0], case) for case in places.mutations(sources[0]))
+    for place in rng.integers(len(sources), size=damage):
+        yield sources[place], without_plan(kind, sources[place], rng)
+
+
 def planned(kind: str, source: Seed, rng: np.random.Generator) -> Iterator[Case]:
     if kind in texts.TABLES:
         return texts.mutations(kind, source, rng)
@@ -70,9 +85,14 @@ def _after_damage(kind: str, source: Seed, files: dict[str, bytes]) -> Expected:
 
 def run(kind: str, *, count: int, seed: int, scratch: Path) -> Report:
     """The first ``count`` cases of a kind, each in a folder of its own that is gone afterwards."""
+    return run_cases(kind, islice(cases(kind, seed), count), seed=seed, scratch=scratch)
+
+
+def run_cases(kind: str, some: Iterable[tuple[Seed, Case]], *, seed: int, scratch: Path) -> Report:
+    """Read each case in a folder of its own, which is gone afterwards, and judge what came."""
     report = Report()
     with small_limits():
-        for number, (source, case) in enumerate(islice(cases(kind, seed), count)):
+        for number, (source, case) in enumerate(some):
             root = scratch / f"case{number}"
             target = put(root, source, case)
             outcome, wrong = judge(case, target, format_of(kind))

@@ -1,7 +1,5 @@
 """One broken video costs its own clip, which is named, and the rest goes on, in every command on folders of clips."""
 
-import shutil
-
 import pytest
 
 from merope.cli.main import run
@@ -23,18 +21,21 @@ def model(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory):
-    root = tmp_path_factory.mktemp("sound") / "clips"
+def clips(tmp_path_factory):
+    """Ten clips, whose broken one every test breaks anew."""
+    root = tmp_path_factory.mktemp("clips")
     write_clips(root, COUNT)
     return root
 
 
 @pytest.fixture
-def broken(request, sound, tmp_path):
-    root = tmp_path / "clips"
-    shutil.copytree(sound, root)
-    request.param(root / name_of(BROKEN) / "video.mp4")
-    return root
+def broken(request, clips):
+    video = clips / name_of(BROKEN) / "video.mp4"
+    content = video.read_bytes()
+    request.param(video)
+    yield clips
+    video.unlink(missing_ok=True)
+    video.write_bytes(content)
 
 
 def told(capsys):

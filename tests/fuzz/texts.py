@@ -278,7 +278,7 @@ def mutations(format: str, seed: Seed, rng: np.random.Generator) -> Iterator[Cas
     yield case("noise", rng.bytes(200) + b"\xff", REFUSED)
     yield case("a long line in front", b"x" * 2**20 + b" y\n" + content, REFUSED)
     yield case(
-        "a hundred thousand columns", b"1 " * 10**5 + b"\n" if sep == " " else b"1," * 10**5 + b"1\n", REFUSED
+        "ten thousand columns", b"1 " * 10**4 + b"\n" if sep == " " else b"1," * 10**4 + b"1\n", REFUSED
     )
     for word in NO_NUMBERS:
         at = int(rng.integers(len(rows[0])))

@@ -3,7 +3,6 @@
 Nothing in a file is executed: YAML goes through PyYAML's safe loader, arrays are loaded without pickle.
 """
 
-import io
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -17,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from merope.data.calibrations.raw import CalibrationError
+from merope.data.pose_formats.arrays import in_float64, load_array
 from merope.data.pose_table import PoseFileError, read_bytes, read_text
 from merope.data.strict_json import parse_json
 from merope.geometry.rotations import project_to_so3, quaternion_to_matrix
@@ -71,18 +71,19 @@ def read_array(path: Path) -> np.ndarray:
     """The array of a .npy file, as float64.
 
     Raises:
-        CalibrationError: if it is no array of real numbers.
+        CalibrationError: if it is no array of real numbers, or its header promises more or less than follows.
     """
     content = _bytes(path)
     if not content.startswith(_NPY):
         raise CalibrationError(f"{path} is no .npy file. Is it of another format: format= (--format)?")
     try:
-        array = np.load(io.BytesIO(content), allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise CalibrationError(f"{path} is no NumPy array that can be read: {_brief(error)}.") from None
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
+        array = load_array(path, content)
+    except PoseFileError as error:
+        # Its advice is for files of poses.
+        raise CalibrationError(str(error).split(" `merope poses inspect`")[0]) from None
+    if array.dtype.kind not in "fiu":
         raise CalibrationError(f"{path} holds no array of real numbers.")
-    return array.astype(np.float64)
+    return in_float64(array)
 
 
 def read_lines(path: Path) -> list[str]:
