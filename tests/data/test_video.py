@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from merope.data.video import exact_rate, read_frames, read_video, write_frames, write_video
 from merope.errors import MeropeError
@@ -183,3 +184,9 @@ def test_a_damaged_picture_is_named(tmp_path):
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(MeropeError, match=r"frame_00001\.png cannot be read"):
         read_frames(tmp_path / "frames")
+
+
+def test_a_picture_of_16_bit_grey_is_refused_and_not_read_as_white(tmp_path):
+    Image.fromarray(np.full((4, 4), 60 * 257, dtype=np.uint16)).save(tmp_path / "frame_00000.png")
+    with pytest.raises(MeropeError, match=r"^\S+frame_00000.png holds grey values of more than 8 bits"):
+        read_frames(tmp_path, [0])

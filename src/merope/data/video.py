@@ -235,13 +235,19 @@ def read_pictures(paths: Sequence[Path]) -> Frames:
     """Picture files as frames of RGB, grey ones with three equal colours.
 
     Raises:
-        MeropeError: if a picture is missing or damaged, or sizes differ.
+        MeropeError: if a picture is missing, damaged or of more than 8 bits of grey, or sizes differ.
     """
     frames: list[np.ndarray] = []
     for path in paths:
         try:
             require_file(path)
             with Image.open(path) as image:
+                if image.mode.startswith(("I", "F")):
+                    # Pillow would cut them off at 255, which makes a white picture.
+                    raise MeropeError(
+                        f"{path} holds grey values of more than 8 bits (Pillow's mode {image.mode}), and which of them is "
+                        "white is not known. Write it with 8 bits."
+                    )
                 frames.append(np.asarray(image.convert("RGB")))
         # Pillow raises SyntaxError for a damaged chunk of a PNG.
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
