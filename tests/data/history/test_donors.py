@@ -129,3 +129,10 @@ def test_a_path_that_stands_has_the_side_of_where_it_goes(tmp_path):
     index = opened(tmp_path, [own(), clip_rows("beside", lane(3.0))])
     with pytest.raises(TrajectoryError, match="nothing is to the side"):
         donors(index, QueryPath(poses=poses(standing), lens=PINHOLE, world="w"))
+
+
+def test_the_side_of_a_drive_of_an_hour_takes_no_table_of_all_pairs_of_poses():
+    there, parked = np.arange(0.0, 6_000.0, 0.1), np.full(2_000, 6_000.0)
+    ahead = np.concatenate([there, parked, parked[0] + there])
+    path = poses(np.stack([np.zeros_like(ahead), np.zeros_like(ahead), ahead], axis=1))
+    np.testing.assert_allclose(sideways(path), np.broadcast_to([1.0, 0.0, 0.0], (len(ahead), 3)), atol=1e-12)

@@ -1,10 +1,11 @@
 """The camera path that a search starts from: what has to be known of it, and of the clips that are indexed."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from merope.cameras import CameraModel
 from merope.data.clip import Clip
@@ -130,20 +131,28 @@ def sideways(poses: Poses) -> Float[np.ndarray, "time 3"]:
 
 
 def _directions_of_travel(centers: Float[np.ndarray, "time 3"]) -> np.ndarray:
-    travel = np.full(centers.shape, np.nan)
-    for number, center in enumerate(centers):
-        away = np.linalg.norm(centers - center, axis=1) >= _MOVES
-        before, after = np.flatnonzero(away[:number]), np.flatnonzero(away[number:])
-        start = centers[before[-1]] if len(before) else center
-        stop = centers[number + after[0]] if len(after) else center
-        length = np.linalg.norm(stop - start)
-        if length >= _MOVES:
-            travel[number] = (stop - start) / length
-    known = np.flatnonzero(~np.isnan(travel[:, 0]))
+    travel = centers[_first_away(centers, 1)] - centers[_first_away(centers, -1)]
+    lengths = np.linalg.norm(travel, axis=1)
+    known = np.flatnonzero(lengths >= _MOVES)
     if len(known) == 0:
         raise TrajectoryError(
             f"the path moves by less than {_MOVES} m, so it has no direction and nothing is to the side of it."
         )
     # Where it turns back on itself, or is too short for two such poses, the nearest direction in time stands in.
-    nearest = np.abs(np.arange(len(centers))[:, None] - known).argmin(axis=1)
-    return travel[known[nearest]]
+    numbers = np.arange(len(centers))
+    place = np.searchsorted(known, numbers)
+    before, after = known[np.maximum(place - 1, 0)], known[np.minimum(place, len(known) - 1)]
+    nearest = np.where(np.abs(numbers - before) <= np.abs(numbers - after), before, after)
+    return travel[nearest] / lengths[nearest, None]
+
+
+def _first_away(centers: Float[np.ndarray, "time 3"], step: Literal[1, -1]) -> Int[np.ndarray, "time"]:
+    """The first pose after (1) or before (-1) each one that is 0.5 m away; the pose itself where there is none."""
+    found = np.arange(len(centers))
+    # One further at a time, for all that are still looking: no table of all pairs, which long drives would not fit.
+    looking, ahead = found.copy(), int(step)
+    while len(looking := looking[(looking + ahead >= 0) & (looking + ahead < len(centers))]):
+        away = np.linalg.norm(centers[looking + ahead] - centers[looking], axis=1) >= _MOVES
+        found[looking[away]] = looking[away] + ahead
+        looking, ahead = looking[~away], ahead + step
+    return found
