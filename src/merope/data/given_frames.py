@@ -128,7 +128,7 @@ def fit_view(
     if (lens.height, lens.width) not in (size, (height, width)):
         raise MeropeError(
             f"the lens is for frames of {lens.height} x {lens.width} (height x width), the given frames are {size[0]} x "
-            f"{size[1]} and the model makes {height} x {width}. Give the lens of the given frames."
+            f"{size[1]} and {height} x {width} is wanted. Give the lens of the given frames."
         )
     if size == (height, width):
         return frames, lens, ()
@@ -138,7 +138,7 @@ def fit_view(
     if cut and not crop and max(size[0] - rows, size[1] - cols) > 1:
         raise MeropeError(
             f"{'the lens is for' if frames is None else 'the given frames are'} {size[0]} x {size[1]} (height x width), "
-            f"another shape than the model's {height} x {width}. Use --crop to cut {size[0] - rows} rows and "
+            f"another shape than {height} x {width}, which is wanted. Use --crop to cut {size[0] - rows} rows and "
             f"{size[1] - cols} columns about the middle."
         )
     if not crop:

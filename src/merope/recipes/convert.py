@@ -236,8 +236,11 @@ def _opened_report(root: Path, made: dict[str, Any]) -> dict[str, Any]:
     # After a first try of which nothing came there is nothing to mix with.
     if not report["clips"] and not any(entry.is_dir() for entry in root.iterdir()):
         return {"format": _FORMAT, **made, "clips": {}, "broken": {}}
+    changes = "; ".join(
+        f"{name}: {report.get(name)!r:.200} then, {made[name]!r:.200} now" for name in different
+    )
     raise CheckpointMismatch(
-        f"{root} holds clips that were converted with another {' and '.join(different)} ({path}). Choose another folder."
+        f"{root} holds clips that were converted otherwise ({path}): {changes}. Choose another folder."
     )
 
 

@@ -9,6 +9,7 @@ import torch
 
 from merope.cameras import CameraModel
 from merope.data.calibration_files import read_calibration
+from merope.data.calibrations.raw import CalibrationError
 from merope.data.clip import Clip
 from merope.data.datasets.clip_set import ClipSet, DataSet
 from merope.data.datasets.files import (
@@ -164,13 +165,18 @@ class VideosSet(ClipSet):
 
     def _lens(self, clip_id: str, found: PoseFile, height: int, width: int) -> CameraModel:
         if self.options.lens is not None:
-            lens = read_calibration(
-                for_star(self.root, self.options.lens, clip_id, option="lens"),
-                format=self.options.lens_format,
-                camera=self.options.lens_camera,
-                height=height,
-                width=width,
-            )
+            try:
+                lens = read_calibration(
+                    for_star(self.root, self.options.lens, clip_id, option="lens"),
+                    format=self.options.lens_format,
+                    camera=self.options.lens_camera,
+                    height=height,
+                    width=width,
+                )
+            except CalibrationError as error:
+                raise CalibrationError(
+                    f"{error} Here the camera of a file is the option lens_camera, and its format lens_format."
+                ) from error
         elif found.camera is not None:
             lens = CameraModel.from_dict(found.camera)
         else:
