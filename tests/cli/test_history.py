@@ -18,7 +18,7 @@ def index(tmp_path, capsys):
     output = capsys.readouterr().out
     assert "left out: s/lost: nothing says which world" in output
     assert "18 frames of 3 clips added, 0 clips were there" in output
-    assert "18 frames of 3 clips in 1 worlds" in output
+    assert "18 frames of 3 clips in 1 world" in output
     return str(tmp_path / "index")
 
 

@@ -135,6 +135,15 @@ def test_only_one_process_adds_at_a_time_and_other_folders_are_left_alone(tmp_pa
     assert add_to_index(tmp_path / "index", [tmp_path / "clips"]).clips == 1
 
 
+def test_what_a_killed_process_left_behind_goes_with_the_next(tmp_path):
+    grey_clip(tmp_path / "clips", "a")
+    left_over = tmp_path / "index" / ".shard-000000.0123abcd.tmp"
+    left_over.mkdir(parents=True)
+    (left_over / "frame.npy").write_bytes(b"half")
+    assert add_to_index(tmp_path / "index", [tmp_path / "clips"]).clips == 1
+    assert not left_over.exists() and len(HistoryIndex.open(tmp_path / "index")) == 6
+
+
 def test_pose_files_are_clips_without_images(tmp_path):
     for name, x in (("one", 0.0), ("two", 2.0)):
         write_poses(tmp_path / f"{name}.json", straight_drive(x), format="merope", camera=PINHOLE.to_dict())

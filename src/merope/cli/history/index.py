@@ -72,4 +72,5 @@ def index(
     tell_first("left out", report.skipped)
     print(f"{report.frames} frames of {report.clips} clips added, {report.there} clips were there")
     made = HistoryIndex.open(out)
-    print(f"{out}: {len(made)} frames of {made.num_clips} clips in {len(made.worlds)} worlds")
+    worlds = "1 world" if len(made.worlds) == 1 else f"{len(made.worlds)} worlds"
+    print(f"{out}: {len(made)} frames of {made.num_clips} clips in {worlds}")

@@ -1,5 +1,6 @@
 """Making an index of frames: the poses of clips from data sets or pose files, and no frame decoded."""
 
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,6 +105,9 @@ def add_to_index(
     with only_process(index / _LOCK) as alone:
         if not alone:
             raise HistoryError(f"another process is adding to {index}. Wait until it is done.")
+        # Nobody else writes here: these are what is left of processes that were killed.
+        for left_over in index.glob(".shard-*.tmp"):
+            shutil.rmtree(left_over)
         return _add(index, inputs, options, progress=progress)
 
 
