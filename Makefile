@@ -56,7 +56,7 @@ pytest: $(VENV)/.stamp-dev
 
 test: lint pytest
 
-# tests/fuzz/test_sample.py is a small sample of the same.
+# tests/fuzz/test_sample.py has every planned mutation once.
 fuzz: $(VENV)/.stamp-dev
 	$(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
 
