@@ -225,7 +225,8 @@ def test_frames_and_lens_are_cut_and_resized_together(tmp_path):
     (tmp_path / "lens.json").write_text(json.dumps(lens.to_dict()))
     path = manifest(tmp_path, entry(fov=..., lens="lens.json", prefix="large"))
     with pytest.raises(
-        ManifestError, match=r"another shape than 64 x 96, which is wanted.*--crop to cut 0 rows and 80 columns"
+        ManifestError,
+        match=r"another shape than 64 x 96, which is wanted.*--crop to cut 0 rows and 80 columns",
     ):
         opened(path)
     (clip,) = opened(path, crop=True)
