@@ -4,12 +4,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# The devkit needs numpy below 2, so it cannot live beside merope.
+NUSCENES_VENV := .venv-nuscenes
 WORKERS ?= 2
 DEMO_ARGS ?=
 FUZZ_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types pytest fuzz clean
+.PHONY: help demo test lint format types pytest fuzz crosscheck clean
 
 help:
 	@echo "make demo     install into $(VENV), then generate a street video along a commanded drive and score it"
@@ -18,8 +20,9 @@ help:
 	@echo "make lint     format check, lint and types alone"
 	@echo "make fuzz     install into $(VENV), then 10 000 damaged files of every pose format; long"
 	@echo "              (FUZZ_ARGS='--format kitti --count 500 --seed 1' for some)"
+	@echo "make crosscheck  install the official nuScenes devkit into $(NUSCENES_VENV), and compare its cameras with ours"
 	@echo "make format   rewrite files the way 'make lint' wants them"
-	@echo "make clean    remove $(VENV) and every cache"
+	@echo "make clean    remove both environments and every cache"
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "merope needs Python 3.11 or newer, this is " + sys.version.split()[0])'
@@ -60,6 +63,14 @@ test: lint pytest
 fuzz: $(VENV)/.stamp-dev
 	$(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
 
+$(NUSCENES_VENV)/.stamp:
+	$(PYTHON) -m venv $(NUSCENES_VENV)
+	$(NUSCENES_VENV)/bin/python -m pip install --quiet --disable-pip-version-check "nuscenes-devkit==1.2.0"
+	@touch $@
+
+crosscheck: $(VENV)/.stamp-dev $(NUSCENES_VENV)/.stamp
+	$(BIN)/python -m pytest -q tests/data/datasets/test_nuscenes_devkit.py
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(NUSCENES_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
