@@ -123,7 +123,10 @@ def _nerfstudio(documents: dict[str, Any]) -> Truth | None:
 
 def _recammaster(documents: dict[str, Any]) -> Truth | None:
     document = _only(documents)
-    frames = {int(name.removeprefix("frame")): frame["cam01"] for name, frame in document.items()}
+    numbered = {int(name.removeprefix("frame")): frame for name, frame in document.items()}
+    # A camera may have any name, and need not be named where there is no other.
+    (camera,) = numbered[min(numbered)]
+    frames = {number: frame[camera] for number, frame in numbered.items()}
     if len(frames) < len(document):
         raise ValueError
     columns = []
