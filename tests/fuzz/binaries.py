@@ -91,19 +91,20 @@ def _tar(content: bytes) -> Truth | None:
     while content[at : at + 512] != bytes(512):
         header = content[at : at + 512]
         total = sum(header[:148]) + 8 * 32 + sum(header[156:])
-        if (
-            len(header) < 512
-            or int(header[148:156].strip(b" \0"), 8) != total
-            or header[156:157] not in b"0\0"
-        ):
+        if len(header) < 512 or _octal(header[148:156]) != total or header[156:157] not in b"0\0":
             raise ValueError
-        name, size = header[:100].rstrip(b"\0").decode(), int(header[124:136].strip(b" \0"), 8)
+        name, size = header[:100].rstrip(b"\0").decode(), _octal(header[124:136])
         part = array_of(content[at + 512 : at + 512 + size])
         if part.shape != (4, 4) or part.dtype.kind not in "fiu":
             raise ValueError
         matrices[int(name.partition(".")[0])] = part.astype(np.float64)
         at += 512 + -(-size // 512) * 512
     return _of_matrices(np.array([matrix for _, matrix in sorted(matrices.items())]), (4,), _FLU)
+
+
+def _octal(field: bytes) -> int:
+    """A number in a header of tar: what comes behind its NUL means nothing."""
+    return int(field.split(b"\0")[0].strip(b" "), 8)
 
 
 def _comma2k19(files: dict[str, bytes]) -> Truth | None:
