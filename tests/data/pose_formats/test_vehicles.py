@@ -260,6 +260,12 @@ class TestTriDgp:
         read = read_poses(path, format="tri-dgp")
         assert torch.allclose(read.T_world_cam, sample(4).T_world_cam, atol=1e-12)
 
+    def test_an_image_under_a_damaged_name_is_not_left_out_in_silence(self, tmp_path):
+        path = scene(tmp_path / "scene")
+        changed(path, lambda content: content["data"][1].update(datum={"kmage": {}}))
+        with pytest.raises(PoseFileError, match="a datum of the kind image, point_cloud"):
+            read_poses(path, format="tri-dgp")
+
     def test_several_cameras_have_to_be_chosen_from(self, tmp_path):
         path = scene(tmp_path / "scene")
         changed(path, lambda content: content["data"][1]["id"].update(name="CAMERA_06"))

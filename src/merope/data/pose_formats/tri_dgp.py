@@ -30,6 +30,8 @@ from merope.geometry.rotations import matrix_to_quaternion
 _STAMP = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?Z")
 _EPOCH = datetime.datetime(1970, 1, 1)
 _SECOND = 10**9
+# What a datum of the schema may be.
+_KINDS = ("image", "point_cloud", "radar_point_cloud", "file_datum")
 _OPENCV = ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")
 # Of other lens models (fisheyes, double sphere, thin prism, tilt); zero or absent means that they are not used.
 _OTHER_MODELS = (
@@ -134,11 +136,14 @@ def _scene_images(content: Entry, options: ReadOptions) -> tuple[str, list[_Imag
         for sample in content["samples"].items()
         for key in sample["datum_keys"].items()
     }
-    images = [
-        (datum["id"], datum, image)
-        for datum in content["data"].items()
-        if (image := datum["datum"].find("image")) is not None
-    ]
+    images = []
+    for datum in content["data"].items():
+        # One of a kind that is not known may be an image with a damaged name: its pose would be missing without a word.
+        for kind, value in datum["datum"].members():
+            if kind not in _KINDS:
+                raise datum.refused(f"a datum of the kind {', '.join(_KINDS)}")
+            if kind == "image" and value.value is not None:
+                images.append((datum["id"], datum, value))
     if not images:
         raise PoseFileError(f"{content.where} holds no images among its data.")
     camera = chosen_camera(
