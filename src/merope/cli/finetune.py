@@ -367,7 +367,8 @@ def _scaled(
     spec = config.spec
     if found is None:
         encoding = with_scale_of(config.encoding, [clips.poses(number) for number in range(len(clips))], spec)
-        where = "from the clips' motion (`merope data scale` stores it)"
+        none = "" if split is None else f", since {split} has none"
+        where = f"from the clips' motion{none} (`merope data scale` stores it)"
     else:
         found.require_fits(
             unit=config.pose_unit,
