@@ -222,7 +222,7 @@ def test_clips_of_a_later_split_have_its_scale_and_not_that_beside_the_caches(ca
     path = tmp_path / "later.json"
     write_split(path, Split("train", names))
     estimated, notes = scaled(caches, split=path)
-    assert "from the clips' motion" in notes[0]
+    assert f"from the clips' motion, since {path} has none" in notes[0]
     assert estimated != scaled(caches)[0]
     assert scale(*caches, "--split", path) == 0
     stored, notes = scaled(caches, split=path)
