@@ -10,7 +10,7 @@ import torch
 
 from merope.cameras import CameraModel
 from merope.cli.street import WEIGHTS
-from merope.data.latents import LinearCodec, frames_from_video, video_from_frames
+from merope.data.caches.latents import LinearCodec, frames_from_video, video_from_frames
 from merope.recipes.tiny_street import HELD_OUT_SEED, tiny_street_spec
 from merope.worlds import build_world, render
 from merope.worlds.drives import random_drive

@@ -92,7 +92,7 @@ class MadeUpClips:
         import torch
 
         from merope.cameras import Pinhole
-        from merope.data.cached_clip import CachedClip, CacheDescription
+        from merope.data.caches.cached_clip import CachedClip, CacheDescription
 
         self.sources, self.clip_ids, self.clusters = ["noise"] * 2, ["0", "1"], ["all"] * 2
         channels = spec.latent_shape[0]

@@ -82,11 +82,11 @@ def _drives(rng: np.random.Generator, time_s: np.ndarray, real: np.ndarray) -> n
 
 def measure(count: int) -> dict:
     """One size, in this process: seconds of each stage after compiling, and the peak memory of all."""
-    from merope.data.prototypes import PrototypeConfig, find_prototypes
-    from merope.data.prototypes.arc_length import resample_paths
-    from merope.data.prototypes.clusters import group_by_shape
-    from merope.data.prototypes.selection import select
-    from merope.data.prototypes.suppression import suppress
+    from merope.data.selection.prototypes import PrototypeConfig, find_prototypes
+    from merope.data.selection.prototypes.arc_length import resample_paths
+    from merope.data.selection.prototypes.clusters import group_by_shape
+    from merope.data.selection.prototypes.selection import select
+    from merope.data.selection.prototypes.suppression import suppress
 
     find_prototypes(resample_paths(drives(300)[0], NUM_POSES), PrototypeConfig())
     centers, _ = drives(count)
@@ -125,8 +125,8 @@ def measure(count: int) -> dict:
 
 def check(count: int) -> dict:
     """Whether suppression equals brute force, to the last label."""
-    from merope.data.prototypes.arc_length import path_extents, resample_paths
-    from merope.data.prototypes.suppression import suppress, suppress_plainly
+    from merope.data.selection.prototypes.arc_length import path_extents, resample_paths
+    from merope.data.selection.prototypes.suppression import suppress, suppress_plainly
 
     paths = resample_paths(drives(count, seed=1)[0], NUM_POSES)
     paths = paths[path_extents(paths) > 0.5]

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 import merope
-from merope.data.overlay import draw_path_inset, enlarge, side_by_side
-from merope.data.video import read_video, write_video
+from merope.data.clips.overlay import draw_path_inset, enlarge, side_by_side
+from merope.data.clips.video import read_video, write_video
 
 NUM_FRAMES = 17
 

@@ -19,7 +19,7 @@ def test_drives_start_at_zero_and_are_a_mixture():
 
 def test_the_check_compares_with_brute_force(monkeypatch):
     assert prototypes.check(200)["equal"]
-    from merope.data.prototypes import suppression
+    from merope.data.selection.prototypes import suppression
 
     monkeypatch.setattr(
         suppression, "suppress_plainly", lambda paths, order: suppression.suppress(paths, order, threshold=2)

@@ -29,7 +29,6 @@ RANK = {folder: rank for rank, layer in enumerate(LAYERS) for folder in layer}
 STRANGERS = {
     ("encodings", "attention"),
     ("evaluation.metrics", "adapters"),
-    ("evaluation.pairs", "adapters"),
     ("evaluation.scoring", "adapters"),
 }
 
@@ -78,7 +77,7 @@ def folder_of(relative: str) -> str:
 
 
 def module_of(relative: str) -> str:
-    """'evaluation/metrics.py' -> 'evaluation.metrics'."""
+    """'evaluation/metrics/paper.py' -> 'evaluation.metrics'."""
     return relative.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 

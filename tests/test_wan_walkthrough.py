@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from merope.cameras import Pinhole
-from merope.data.folder import clip_ids, read_clips
+from merope.data.clips.folder import clip_ids, read_clips
 from merope.recipes.encode import ClipEncoder, EncodeConfig, encode_clips
 from merope.recipes.rendered_clips import RenderedClipsConfig, render_clips
 from merope.recipes.tiny_wan import make_tiny_wan

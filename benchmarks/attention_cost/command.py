@@ -9,7 +9,7 @@ import torch
 import tyro
 
 from merope.errors import MeropeError
-from merope.evaluation.plots import new_figure
+from merope.evaluation.plots.canvas import new_figure
 
 from ..measuring.guarded import REFUSED, VOID, device_for, guarded, progress
 from ..measuring.guards import Load, Refused, busy_reasons, require_green, test_command, watch

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from merope.evaluation.plots import COLORS, new_figure
+from merope.evaluation.plots.canvas import COLORS, new_figure
 from merope.files import atomic_path, write_text_atomically
 
 from ..measuring.writing import banners, count, machine_lines, spread_text, table

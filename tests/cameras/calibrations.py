@@ -3,7 +3,7 @@
 from typing import Any
 
 from merope.cameras import CameraModel
-from merope.data.calibration_files import read_calibration
+from merope.data.lenses.calibration_files import read_calibration
 from tests.support.shared import shared_file
 
 FOLDER = "data/fisheye"

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from merope.cameras import CameraModel, Pinhole
-from merope.data.calibration_files import load_calibration
-from merope.data.epipolar import agreement, match_frames
-from merope.data.footage import open_footage
-from merope.data.pose_files import read_poses
+from merope.data.checks.epipolar import agreement, match_frames
+from merope.data.clips.footage import open_footage
+from merope.data.lenses.calibration_files import load_calibration
+from merope.data.poses.files import read_poses
 from merope.geometry.poses import Poses
 from tests.cameras.calibrations import lens_of_rays
 from tests.support.shared import shared_file

@@ -10,17 +10,17 @@ import torch
 
 from merope.cameras import Pinhole
 from merope.cli.main import run
-from merope.data.check_report import report_of
-from merope.data.checking import CheckConfig, ClipCheck
-from merope.data.expected_clips import ExpectedClips
-from merope.data.folder import write_clip
-from merope.data.latent_cache import LatentCache
-from merope.data.splits import Split, SplitClip, read_split, write_split
+from merope.data.caches.latent_cache import LatentCache
+from merope.data.checks.checking import CheckConfig, ClipCheck
+from merope.data.checks.expected_clips import ExpectedClips
+from merope.data.checks.report import report_of
+from merope.data.clips.folder import write_clip
+from merope.data.selection.splits import Split, SplitClip, read_split, write_split
 from merope.geometry.poses import Poses
 from merope.geometry.rotations import rotvec_to_matrix
 from tests.support.cached import random_clip, write_cache
 
-pytestmark = pytest.mark.filterwarnings("ignore::merope.data.cached_clip.CacheWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::merope.data.caches.cached_clip.CacheWarning")
 
 HEIGHT, WIDTH, NUM = 16, 24, 13
 

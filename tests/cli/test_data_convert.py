@@ -8,8 +8,8 @@ import pytest
 
 from merope.cli.data.reader_options import Reader
 from merope.cli.main import run
+from merope.data.clips.folder import clip_ids
 from merope.data.datasets import DATASETS
-from merope.data.folder import clip_ids
 from tests.data.datasets.test_realestate10k import write_poses
 from tests.support.numbered_video import truncate, write_numbered_video
 

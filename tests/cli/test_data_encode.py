@@ -7,15 +7,15 @@ import pytest
 
 from merope.cameras import Pinhole
 from merope.cli.main import run
-from merope.data.latent_cache import LatentCache
-from merope.data.motion_statistics import read_motion
-from merope.data.splits import Split, SplitClip, write_split
+from merope.data.caches.latent_cache import LatentCache
+from merope.data.selection.motion_statistics import read_motion
+from merope.data.selection.splits import Split, SplitClip, write_split
 from merope.recipes.rendered_clips import RenderedClipsConfig, render_clips
 from merope.recipes.tiny_wan import make_tiny_wan
 from tests.data.datasets.test_realestate10k import write_poses
 from tests.support.numbered_video import truncate, write_numbered_video
 
-pytestmark = pytest.mark.filterwarnings("ignore::merope.data.cached_clip.CacheWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::merope.data.caches.cached_clip.CacheWarning")
 
 
 @pytest.fixture(scope="module")

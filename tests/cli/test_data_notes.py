@@ -2,8 +2,8 @@
 
 from merope.cli.data.reader_options import tell_notes
 from merope.cli.main import run
+from merope.data.clips.folder import read_clip
 from merope.data.datasets import open_dataset
-from merope.data.folder import read_clip
 from tests.support.nuscenes import write_nuscenes_root
 
 

@@ -8,9 +8,9 @@ import torch
 from benchmarks.prototypes import drives
 
 from merope.cli.main import run
-from merope.data.pose_files import read_poses, write_poses
-from merope.data.prototypes.path_files import read_path_file
-from merope.data.splits import read_split
+from merope.data.poses.files import read_poses, write_poses
+from merope.data.selection.prototypes.path_files import read_path_file
+from merope.data.selection.splits import read_split
 from merope.geometry.poses import Poses
 from tests.support.shared import shared_file
 
@@ -140,7 +140,7 @@ def test_what_is_left_out_is_named_and_a_contradiction_is_refused(tmp_path, caps
 
 
 def test_the_car_that_stands_in_nuscenes_is_static(tmp_path):
-    from merope.data.pose_files import FORMATS
+    from merope.data.poses.files import FORMATS
 
     if "nerfstudio" not in FORMATS:
         pytest.skip("no reader of nerfstudio's format")

@@ -12,11 +12,11 @@ from merope.adapters.spec import VideoSpec
 from merope.cameras import Pinhole
 from merope.cli.finetune import _scaled
 from merope.cli.main import run
-from merope.data.folder import write_clip
-from merope.data.latent_cache import LatentCaches
-from merope.data.motion_statistics import MotionError, motion_beside, read_motion
-from merope.data.split_caches import ClipsOfSplit
-from merope.data.splits import Split, SplitClip, read_split, write_split
+from merope.data.caches.latent_cache import LatentCaches
+from merope.data.clips.folder import write_clip
+from merope.data.selection.motion_statistics import MotionError, motion_beside, read_motion
+from merope.data.selection.split_caches import ClipsOfSplit
+from merope.data.selection.splits import Split, SplitClip, read_split, write_split
 from merope.encodings.registry import default_encoding, encoding_to_config
 from merope.errors import CheckpointMismatch
 from merope.geometry.poses import Poses
@@ -24,7 +24,7 @@ from merope.training.finetune_config import FinetuneConfig
 from merope.training.motion import with_scale_of
 from tests.support.cached import write_cache
 
-pytestmark = pytest.mark.filterwarnings("ignore::merope.data.cached_clip.CacheWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::merope.data.caches.cached_clip.CacheWarning")
 
 NUM = 9
 # Latent frames of 9 are 0, 4 and 8: at 0, 4 and 8 steps, whose distances are 4, 4 and 8 of them.

@@ -10,7 +10,7 @@ import torch
 from merope.cli.demo import _command
 from merope.cli.main import run
 from merope.data import PoseFileError, read_poses, write_poses
-from merope.data.video import read_frames, read_video
+from merope.data.clips.video import read_frames, read_video
 from merope.errors import TrajectoryError
 from merope.geometry.poses import Poses
 from merope.worlds.drives import drive
@@ -224,7 +224,7 @@ def test_a_negative_seed_is_refused(tmp_path, capsys):
 def test_every_picture_is_drawn_once(tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(
-        "merope.evaluation.plots.plot_bev", lambda path, *args, **kwargs: drawn.append(path.name)
+        "merope.evaluation.plots.canvas.plot_bev", lambda path, *args, **kwargs: drawn.append(path.name)
     )
     assert demo(tmp_path / "out") == 0
     assert drawn == ["bev-left.png", "bev-right.png"]

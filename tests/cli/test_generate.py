@@ -16,8 +16,8 @@ from diffusers import WanTransformer3DModel
 from merope.adapters import attach, save_adapter
 from merope.cli.main import run
 from merope.data import read_poses
-from merope.data.generated import find_generated
-from merope.data.video import read_video
+from merope.data.clips.generated import find_generated
+from merope.data.clips.video import read_video
 from merope.encodings import MeRoPE
 from merope.generation.fingerprints import model_fingerprint
 from merope.generation.pipeline import MeropePipeline
@@ -306,7 +306,7 @@ def test_a_clip_that_fails_is_named_and_the_rest_goes_on(tmp_path, cases, capsys
 
 
 def test_interrupted_runs_leave_whole_clips(tmp_path, cases, monkeypatch):
-    from merope.data import generated
+    from merope.data.clips import generated
 
     write, written = generated.write_poses, []
 

@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from merope.cli import main as entry
-from merope.data.pose_files import write_poses
+from merope.data.poses.files import write_poses
 from tests.support.history import grey_clip, straight_drive
 
 

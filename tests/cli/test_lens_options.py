@@ -3,7 +3,7 @@
 import pytest
 
 from merope.cli.lens_options import flags_of_lens
-from merope.data.calibration_files import CalibrationError, read_calibration
+from merope.data.lenses.calibration_files import CalibrationError, read_calibration
 from merope.errors import MeropeError
 
 _ROW = "707.0912 0 601.8873 0 0 707.0912 183.1104 0 0 0 1 0"

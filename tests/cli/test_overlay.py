@@ -8,8 +8,8 @@ import pytest
 from merope.cameras import Pinhole
 from merope.cli.main import run
 from merope.data import write_poses
-from merope.data.generated import write_generated
-from merope.data.video import read_frames, read_video, write_frames, write_video
+from merope.data.clips.generated import write_generated
+from merope.data.clips.video import read_frames, read_video, write_frames, write_video
 from tests.support.wan_run import bend
 
 LENS = Pinhole.from_fov(fov_x_deg=90, height=120, width=200)

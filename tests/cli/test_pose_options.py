@@ -9,8 +9,9 @@ import pytest
 from merope.cli import demo, evaluate, generate, overlay, pose_options
 from merope.cli.pose_options import ReadFlags
 from merope.cli.usage import UsageError
-from merope.data import ReadOptions, pose_table
-from merope.data.pose_files import FORMATS
+from merope.data import ReadOptions
+from merope.data.poses import table as pose_table
+from merope.data.poses.files import FORMATS
 from merope.geometry import poses
 
 

@@ -12,7 +12,7 @@ import torch
 from merope.cli.main import run
 from merope.cli.pose_options import ReadFlags
 from merope.data import ReadOptions, read_poses, write_poses
-from merope.data.pose_formats import FORMATS
+from merope.data.poses.formats import FORMATS
 from merope.geometry.poses import Poses
 from tests.support.drives import drive
 from tests.support.shared import REPOSITORY

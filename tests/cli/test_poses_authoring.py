@@ -12,9 +12,9 @@ from merope.cameras import CameraModel, Pinhole
 from merope.cli.main import COMMANDS, Group, run
 from merope.cli.poses.turn import turn
 from merope.data import read_poses, write_poses
-from merope.data.clip import Clip
-from merope.data.command_files import read_command
-from merope.data.pose_files import load_pose_file
+from merope.data.clips.clip import Clip
+from merope.data.poses.command_files import read_command
+from merope.data.poses.files import load_pose_file
 from merope.geometry import presets
 from merope.geometry.keyframes import keyframe_path
 from merope.geometry.poses import Poses

@@ -9,7 +9,7 @@ from diffusers import WanTransformer3DModel
 
 from merope.adapters.branch import CameraBranch
 from merope.cli import street
-from merope.data.latents import video_from_frames
+from merope.data.caches.latents import video_from_frames
 from merope.encodings.registry import encoding_from_config, encoding_to_config
 from merope.recipes.held_out import held_out_commands
 from merope.recipes.tiny_street import tiny_street, tiny_street_spec

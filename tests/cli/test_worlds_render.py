@@ -6,7 +6,7 @@ import numpy as np
 
 from merope.cameras import KannalaBrandt, Pinhole
 from merope.cli.main import run
-from merope.data.folder import clip_ids, read_clip
+from merope.data.clips.folder import clip_ids, read_clip
 
 SMALL = ["--height", "24", "--width", "32", "--frames", "4", "--turn-start", "1", "--samples", "1"]
 

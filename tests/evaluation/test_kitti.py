@@ -5,7 +5,7 @@ import pytest
 from merope.data import load_pose_file, read_poses
 from merope.evaluation import ClipPair, evaluate_clip, evaluate_clips
 from merope.evaluation.matching import match_poses
-from tests.evaluation.test_metrics import textbook
+from tests.evaluation.metrics.test_paper import textbook
 from tests.support.shared import shared_file
 
 # Scale of the estimate against the truth after a Sim(3) alignment of all centres, as evo 1.38 finds it.

@@ -12,9 +12,9 @@ import torch
 
 from merope.cameras import CameraModel
 from merope.data import ReadOptions, load_pose_file, read_poses, write_poses
-from merope.data.epipolar import agreement, consistent, match_frames
-from merope.data.footage import open_footage
-from merope.data.pose_formats.realestate10k import realestate10k_lens
+from merope.data.checks.epipolar import agreement, consistent, match_frames
+from merope.data.clips.footage import open_footage
+from merope.data.poses.formats.realestate10k import realestate10k_lens
 from merope.geometry.poses import Poses
 from tests.support.said import said
 from tests.support.shared import shared_file

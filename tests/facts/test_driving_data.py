@@ -1,4 +1,4 @@
-"""Facts of driving data sets that commands show, beside the trajectories of tests/data/measured_trajectories.txt."""
+"""Facts of driving data sets that commands show, beside the trajectories of tests/data/poses/measured_trajectories.txt."""
 
 import json
 

@@ -14,15 +14,15 @@ from PIL import Image
 
 from merope.cameras import Equirectangular
 from merope.data import ReadOptions
-from merope.data.calibration_files import load_calibration, read_calibration
+from merope.data.clips.footage import open_footage
+from merope.data.clips.video import read_header
 from merope.data.datasets import open_dataset
 from merope.data.datasets.panshot import read_shots
-from merope.data.footage import open_footage
-from merope.data.lens_facts import read_pixels
-from merope.data.pose_files import load_pose_file, read_times
-from merope.data.pose_formats.panshot import read_near_depths
-from merope.data.record_stream import read_records
-from merope.data.video import read_header
+from merope.data.foreign_files.record_stream import read_records
+from merope.data.lenses.calibration_files import load_calibration, read_calibration
+from merope.data.lenses.facts import read_pixels
+from merope.data.poses.files import load_pose_file, read_times
+from merope.data.poses.formats.panshot import read_near_depths
 from tests.support.said import agrees
 from tests.support.shared import SHARED, shared_file
 

@@ -14,11 +14,11 @@ import merope
 from merope.adapters.command import latent_matrices, latent_rays
 from merope.cameras import Pinhole
 from merope.data import read_poses, write_poses
+from merope.data.clips.folder import write_clip
 from merope.data.datasets import open_dataset
-from merope.data.folder import write_clip
 from merope.data.history import HistoryIndex, IndexOptions, QueryPath, Search, add_to_index
-from merope.data.pose_formats import FORMATS
-from merope.data.prototypes.inputs import InputOptions, read_trajectories
+from merope.data.poses.formats import FORMATS
+from merope.data.selection.prototypes.inputs import InputOptions, read_trajectories
 from merope.geometry.poses import Poses
 from tests.support.cached import write_cache
 from tests.support.drives import drive
@@ -178,22 +178,22 @@ def test_what_a_model_is_given_is_relative_before_it_is_rounded():
 
 # Where low precision is at home in what handles data, and what it holds there: never where something is in a world.
 LOW_PRECISION = {
-    "cached_clip.py": "latents",
+    "caches/cached_clip.py": "latents",
     "datasets/panorama.py": "depth",
-    "epipolar.py": "features of pictures",
-    "folder.py": "depth",
-    "latent_cache.py": "latents",
-    "latents.py": "latents",
-    "path_ahead.py": "colours",
-    "pose_facts.py": "measures what float32 would lose",
-    "prototypes/arc_length.py": "paths from their first point",
-    "prototypes/clusters.py": "shapes of paths",
-    "prototypes/finding.py": "paths from their first point",
-    "prototypes/frechet.py": "paths from their first point",
-    "prototypes/path_files.py": "files that are float32 themselves, if their steps are fine enough there",
-    "prototypes/selection.py": "paths from their first point",
-    "prototypes/suppression.py": "boxes around paths from their first point",
-    "prototypes/table.py": "paths from their first point",
+    "checks/epipolar.py": "features of pictures",
+    "clips/folder.py": "depth",
+    "caches/latent_cache.py": "latents",
+    "caches/latents.py": "latents",
+    "poses/path_ahead.py": "colours",
+    "poses/facts.py": "measures what float32 would lose",
+    "selection/prototypes/arc_length.py": "paths from their first point",
+    "selection/prototypes/clusters.py": "shapes of paths",
+    "selection/prototypes/finding.py": "paths from their first point",
+    "selection/prototypes/frechet.py": "paths from their first point",
+    "selection/prototypes/path_files.py": "files that are float32 themselves, if their steps are fine enough there",
+    "selection/prototypes/selection.py": "paths from their first point",
+    "selection/prototypes/suppression.py": "boxes around paths from their first point",
+    "selection/prototypes/table.py": "paths from their first point",
 }
 
 

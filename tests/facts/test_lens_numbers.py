@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from merope.data.lens_facts import pixel_grid
+from merope.data.lenses.facts import pixel_grid
 from tests.cameras.calibrations import lens_of_rays
 from tests.support.said import agrees, converted, printed, said
 from tests.support.shared import shared_file

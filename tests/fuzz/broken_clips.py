@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from merope.cameras import Pinhole
-from merope.data.pose_files import write_poses
-from merope.data.video import write_video
+from merope.data.clips.video import write_video
+from merope.data.poses.files import write_poses
 from merope.geometry.poses import Poses
 
 FRAMES, HEIGHT, WIDTH = 9, 32, 64

@@ -11,8 +11,8 @@ from unittest import mock
 
 import numpy as np
 
-from merope.data import pose_table
-from merope.data.pose_formats import arrays
+from merope.data.poses import table as pose_table
+from merope.data.poses.formats import arrays
 from tests.fuzz import binaries, binary_mutations, documents, places, texts
 from tests.fuzz.noise import damaged
 from tests.fuzz.outcome import Case, Expected, judge

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from merope.data.pose_files import load_pose_file
+from merope.data.poses.files import load_pose_file
 from merope.errors import MeropeError
 
 SECONDS = 20

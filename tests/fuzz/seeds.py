@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
-from merope.data.pose_files import write_poses
-from merope.data.pose_formats import FORMATS
+from merope.data.poses.files import write_poses
+from merope.data.poses.formats import FORMATS
 from merope.geometry.poses import Poses
 from tests.fuzz.outcome import Truth, truth_in
 from tests.support.trajectories import LENS, drive, tar_of, vehicle_files

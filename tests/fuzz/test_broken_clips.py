@@ -3,16 +3,16 @@
 import pytest
 
 from merope.cli.main import run
-from merope.data.folder import clip_ids
-from merope.data.latent_cache import LatentCache
-from merope.data.splits import read_split
+from merope.data.caches.latent_cache import LatentCache
+from merope.data.clips.folder import clip_ids
+from merope.data.selection.splits import read_split
 from merope.recipes.tiny_wan import make_tiny_wan
 from tests.fuzz.broken_clips import commands, cut, missing, name_of, pipe, rubbish, write_clips
 
 COUNT, BROKEN = 10, 3
 REST = {name_of(number) for number in range(COUNT) if number != BROKEN}
 
-pytestmark = pytest.mark.filterwarnings("ignore::merope.data.cached_clip.CacheWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::merope.data.caches.cached_clip.CacheWarning")
 
 
 @pytest.fixture(scope="module")

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from merope.data import pose_files, pose_table
-from merope.data.pose_formats import FORMATS, euroc, rds_hq, stamped
-from merope.data.pose_formats.raw import PoseFormat
+from merope.data.poses import files as pose_files
+from merope.data.poses import table as pose_table
+from merope.data.poses.formats import FORMATS, euroc, rds_hq, stamped
+from merope.data.poses.formats.raw import PoseFormat
 from tests.fuzz.cases import KINDS, planned, run, run_cases, sample
 from tests.fuzz.seeds import seeds_of
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 from merope.cameras import KannalaBrandt, Pinhole
 from merope.data import PoseFileError, read_poses, write_poses
-from merope.data.video import write_frames
+from merope.data.clips.video import write_frames
 from merope.errors import MeropeError, TrajectoryError
 from merope.generation.cases import case_seed, open_cases, run_spec
 from merope.generation.manifest import Case, ManifestError, Trajectory, read_manifest

@@ -12,7 +12,7 @@ from diffusers import (
 )
 
 from merope.adapters import attach
-from merope.data.latents import WanLatents, video_from_frames
+from merope.data.caches.latents import WanLatents, video_from_frames
 from merope.encodings.registry import default_encoding
 from merope.errors import MeropeError
 from tests.support.tiny_pipeline import (

@@ -9,7 +9,7 @@ from diffusers import DDIMScheduler, FlowMatchHeunDiscreteScheduler, UniPCMultis
 
 from merope.adapters.command import latent_rays
 from merope.adapters.flow import add_noise, shifted
-from merope.data.latents import frames_from_video, video_from_frames
+from merope.data.caches.latents import frames_from_video, video_from_frames
 from merope.errors import MeropeError, TrajectoryError
 from merope.generation import VideoModel, check_command, generate, load_video_model, sample_latents
 from merope.geometry.poses import Poses

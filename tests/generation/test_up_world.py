@@ -9,7 +9,7 @@ from diffusers import WanTransformer3DModel
 
 from merope.adapters import attach, save_adapter
 from merope.cli.main import run
-from merope.data.generated import find_generated
+from merope.data.clips.generated import find_generated
 from merope.encodings import LatitudeUpMap, MeRoPE
 from merope.generation.cases import open_cases
 from merope.generation.manifest import ManifestError, read_manifest

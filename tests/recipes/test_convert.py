@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from merope.data.clip import ClipError
+from merope.data.clips.clip import ClipError
+from merope.data.clips.folder import clip_ids, read_clip
 from merope.data.datasets import open_dataset
-from merope.data.folder import clip_ids, read_clip
 from merope.errors import CheckpointMismatch
 from merope.recipes import convert as recipe
 from merope.recipes.convert import REPORT, ConvertConfig, convert_clips
@@ -145,7 +145,7 @@ def test_configurations_that_mean_nothing(values, message):
 
 
 def test_depth_is_kept_but_not_resized(tmp_path):
-    from tests.data.test_folder import write
+    from tests.data.clips.test_folder import write
 
     write(tmp_path / "in", "a", depth=np.full((5, 32, 48), np.float32(2.0)))
     clips = open_dataset("folder", tmp_path / "in")

@@ -9,18 +9,18 @@ import torch
 from diffusers import WanPipeline
 
 from merope.cameras import Pinhole
-from merope.data.cached_clip import CacheError, padded_text
-from merope.data.folder import clip_ids, read_clip, read_clips
-from merope.data.given_frames import fit_view
-from merope.data.latent_cache import LatentCache
-from merope.data.latents import WanLatents, video_from_frames
+from merope.data.caches.cached_clip import CacheError, padded_text
+from merope.data.caches.latent_cache import LatentCache
+from merope.data.caches.latents import WanLatents, video_from_frames
+from merope.data.clips.folder import clip_ids, read_clip, read_clips
+from merope.data.clips.given_frames import fit_view
 from merope.errors import CheckpointMismatch
 from merope.recipes.encode import ClipEncoder, EncodeConfig, encode_clips, module_identity
 from merope.recipes.rendered_clips import RenderedClipsConfig, render_clips
 from merope.recipes.tiny_wan import make_tiny_wan
 
 # Random autoencoders give latents of any deviation.
-pytestmark = pytest.mark.filterwarnings("ignore::merope.data.cached_clip.CacheWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::merope.data.caches.cached_clip.CacheWarning")
 
 HEIGHT, WIDTH, FRAMES = 64, 96, 9
 CONFIG = EncodeConfig(height=HEIGHT, width=WIDTH, num_frames=FRAMES, text_length=150, dtype="float32")

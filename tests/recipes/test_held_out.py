@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from merope.data.pose_files import read_poses
+from merope.data.poses.files import read_poses
 from merope.generation import check_command
 from merope.recipes.held_out import KITTI_SEQUENCES, held_out_commands, metres_commands, stretched
 from merope.recipes.tiny_street import tiny_street_spec

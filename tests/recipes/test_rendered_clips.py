@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from merope.cameras import KannalaBrandt, Pinhole
-from merope.data.folder import clip_ids, read_clip
+from merope.data.clips.folder import clip_ids, read_clip
 from merope.errors import CheckpointMismatch
 from merope.recipes.rendered_clips import RenderedClipsConfig, render_clips, world_clip_ids
 from merope.worlds import build_world, render

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 
 from merope.cameras import Pinhole
-from merope.data.cached_clip import CachedClip, CacheDescription
-from merope.data.latent_cache import LatentCache, LatentCacheWriter, finish_cache
+from merope.data.caches.cached_clip import CachedClip, CacheDescription
+from merope.data.caches.latent_cache import LatentCache, LatentCacheWriter, finish_cache
 
 CHANNELS, FRAMES, HEIGHT, WIDTH = 4, 9, 32, 48
 

@@ -12,7 +12,7 @@ from torch.distributed.tensor import DTensor
 
 from merope.adapters.branch import CameraBranch
 from merope.adapters.checkpoint import adapter_tensors
-from merope.data.latent_cache import LatentCache
+from merope.data.caches.latent_cache import LatentCache
 from merope.errors import MeropeError
 from merope.training.finetune_config import ParallelConfig
 from merope.training.parallel import Processes, joined_processes, whole

@@ -10,8 +10,8 @@ from diffusers import WanTransformer3DModel
 from merope.adapters.spec import VideoSpec
 from merope.cameras import Pinhole
 from merope.cameras.scenes import random_drive
-from merope.data.cached_clip import CachedClip, CacheDescription
-from merope.data.latent_cache import LatentCacheWriter, finish_cache
+from merope.data.caches.cached_clip import CachedClip, CacheDescription
+from merope.data.caches.latent_cache import LatentCacheWriter, finish_cache
 from merope.encodings import MeRoPE, encoding_to_config
 from merope.training.config import OptimizerConfig
 from merope.training.finetune import FinetuneTrainer

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from merope.cameras import KannalaBrandt, Pinhole
-from merope.data.folder import write_clip
+from merope.data.clips.folder import write_clip
 from merope.data.history import ClipRows
 from merope.geometry.poses import Poses
 from merope.geometry.rotations import matrix_to_quaternion, quaternion_to_matrix, rotvec_to_matrix

@@ -7,7 +7,7 @@ from typing import Any
 
 from merope.adapters.spec import VideoSpec
 from merope.cameras import Pinhole
-from merope.data.latents import LinearCodec
+from merope.data.caches.latents import LinearCodec
 from merope.encodings import MeRoPE, encoding_to_config
 from merope.training.config import OptimizerConfig, TrainConfig
 from merope.training.loop import Trainer

@@ -13,7 +13,7 @@ from merope.adapters import attach, save_adapter
 from merope.adapters.spec import VideoSpec, wan_spec
 from merope.cameras import Pinhole
 from merope.data import write_poses
-from merope.data.video import write_frames
+from merope.data.clips.video import write_frames
 from merope.encodings import MeRoPE
 from merope.geometry.poses import Poses
 from merope.geometry.rotations import rotvec_to_matrix

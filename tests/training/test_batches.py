@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from merope.cameras import Pinhole
-from merope.data.latents import LinearCodec
+from merope.data.caches.latents import LinearCodec
 from merope.errors import CheckpointMismatch
 from merope.training.batches import BatchSource
 from tests.support.tiny_run import tiny_clips, tiny_codec, tiny_config, tiny_spec

@@ -14,7 +14,7 @@ from torch import nn
 from merope.adapters import load_adapter, read_adapter_config
 from merope.adapters.signals import tensors_in
 from merope.adapters.spec import VideoSpec
-from merope.data.latent_cache import LatentCache
+from merope.data.caches.latent_cache import LatentCache
 from merope.encodings.registry import default_encoding, encoding_to_config
 from merope.errors import CheckpointMismatch, MeropeError, MissingDependency
 from merope.training import log_sinks

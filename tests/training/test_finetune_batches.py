@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from merope.adapters.flow import shifted
-from merope.data.latent_cache import LatentCache, LatentCaches
+from merope.data.caches.latent_cache import LatentCache, LatentCaches
 from merope.errors import CheckpointMismatch
 from merope.training.clip_batches import ClipBatches
 from tests.support.finetune_run import CLIPS, finetune_config, finetune_spec, write_cache

@@ -159,7 +159,7 @@ KILLED_WHILE_SAVING = """
 import os, signal, sys
 from pathlib import Path
 import torch
-from merope.data.latents import LinearCodec
+from merope.data.caches.latents import LinearCodec
 from merope.training.loop import Trainer
 from merope.training.street_clips import StreetClips
 from tests.support.tiny_run import tiny_config

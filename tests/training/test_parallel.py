@@ -11,7 +11,7 @@ from torch.multiprocessing.spawn import ProcessExitedException
 
 from merope.adapters import load_adapter, read_adapter_config
 from merope.adapters.spec import VideoSpec
-from merope.data.latent_cache import LatentCache
+from merope.data.caches.latent_cache import LatentCache
 from merope.errors import CheckpointMismatch
 from merope.training.config import OptimizerConfig
 from merope.training.finetune_config import ParallelConfig

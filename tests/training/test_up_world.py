@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from merope.data.latent_cache import LatentCache, LatentCaches
+from merope.data.caches.latent_cache import LatentCache, LatentCaches
 from merope.encodings import LatitudeUpMap
 from merope.encodings.registry import input_map_to_config
 from merope.errors import MeropeError

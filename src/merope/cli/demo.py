@@ -48,11 +48,11 @@ def demo(
     if seed < 0:
         raise ValueError(f"--seed must be >= 0; got {seed}.")
     from merope.cli import street
-    from merope.data.overlay import draw_path_inset, enlarge, side_by_side
-    from merope.data.pose_files import write_poses
-    from merope.data.video import write_frames, write_video
-    from merope.evaluation.plots import plot_bev
-    from merope.evaluation.report import write_report
+    from merope.data.clips.overlay import draw_path_inset, enlarge, side_by_side
+    from merope.data.clips.video import write_frames, write_video
+    from merope.data.poses.files import write_poses
+    from merope.evaluation.plots.canvas import plot_bev
+    from merope.evaluation.report.page import write_report
     from merope.recipes.held_out import DEMO_SEED
 
     folder = weights or street.WEIGHTS
@@ -137,7 +137,7 @@ def _command(
     spec: "VideoSpec",
 ) -> "Poses":
     """The commanded poses at the model's frame rate, standing on the ground."""
-    from merope.data.command_files import read_command
+    from merope.data.poses.command_files import read_command
     from merope.generation import check_command
     from merope.worlds import place_on_ground
     from merope.worlds.drives import drive

@@ -94,8 +94,8 @@ def evaluate(
         )
     if out is not None:
         require("matplotlib", purpose="--out")
-    from merope.data.pose_files import load_pose_file
-    from merope.data.pose_table import ReadOptions
+    from merope.data.poses.files import load_pose_file
+    from merope.data.poses.table import ReadOptions
     from merope.errors import TrajectoryError
     from merope.evaluation.matching import match_poses
     from merope.evaluation.scoring import ClipPair, evaluate_clips
@@ -187,7 +187,7 @@ def evaluate(
         },
     )
     if out is not None:
-        from merope.evaluation.report import write_report
+        from merope.evaluation.report.page import write_report
 
         write_report(
             out,

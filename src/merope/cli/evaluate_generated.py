@@ -8,8 +8,8 @@ from merope.cli.extras import require
 from merope.cli.usage import UsageError
 
 if TYPE_CHECKING:
-    from merope.data.pose_table import ReadOptions
-    from merope.evaluation.generated import GeneratedScores
+    from merope.data.poses.table import ReadOptions
+    from merope.evaluation.runs.generated import GeneratedScores
 
 
 def evaluate_generated(
@@ -32,10 +32,10 @@ def evaluate_generated(
         raise UsageError("--estimator poses and --estimates FOLDER belong together.")
     if estimator == "colmap":
         require("pycolmap", purpose="--estimator colmap")
-    from merope.data.generated import find_generated, not_generated
+    from merope.data.clips.generated import find_generated, not_generated
     from merope.errors import MeropeError
     from merope.evaluation.estimators import ColmapEstimator, NetworkEstimator, ResampledNetworkEstimator
-    from merope.evaluation.generated import estimates_in, score_generated, write_recovered
+    from merope.evaluation.runs.generated import estimates_in, score_generated, write_recovered
 
     clips = find_generated(folder)
     absent = not_generated(folder)
@@ -69,7 +69,7 @@ def evaluate_generated(
         settings=settings,
     )
     if out is not None:
-        from merope.evaluation.report import write_report
+        from merope.evaluation.report.page import write_report
 
         shown = next((clip for clip in clips if clip.clip_id in scores.recovered), None)
         write_report(

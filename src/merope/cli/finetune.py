@@ -10,8 +10,8 @@ from merope.cli.extras import require
 from merope.cli.usage import UsageError
 
 if TYPE_CHECKING:
-    from merope.data.latent_cache import LatentCaches
-    from merope.data.split_caches import ClipsOfSplit
+    from merope.data.caches.latent_cache import LatentCaches
+    from merope.data.selection.split_caches import ClipsOfSplit
     from merope.training.finetune_config import FinetuneConfig
 
 
@@ -195,9 +195,9 @@ def _train(
     import torch
 
     from merope.cli.street import quiet_autocast
-    from merope.data.latent_cache import LatentCaches
-    from merope.data.split_caches import ClipsOfSplit
-    from merope.data.splits import read_split
+    from merope.data.caches.latent_cache import LatentCaches
+    from merope.data.selection.split_caches import ClipsOfSplit
+    from merope.data.selection.splits import read_split
     from merope.generation.model_files import trained_transformer
     from merope.training.clip_batches import sampler_of
     from merope.training.finetune import FinetuneTrainer, count_parameters
@@ -334,8 +334,8 @@ def _scaled(
     caches, else that of the clips.
     """
     from merope.adapters import read_adapter_config
-    from merope.data.motion_statistics import SCALE, motion_beside, read_motion
-    from merope.data.splits import read_split
+    from merope.data.selection.motion_statistics import SCALE, motion_beside, read_motion
+    from merope.data.selection.splits import read_split
     from merope.errors import CheckpointMismatch
     from merope.training.motion import needs_scale, with_scale_of
 

@@ -310,7 +310,7 @@ def _plan(
     dry_run: bool,
 ) -> _Plan:
     """Everything that can be wrong is found here, before weights are read."""
-    from merope.data.generated import note_asked
+    from merope.data.clips.generated import note_asked
     from merope.errors import MeropeError
     from merope.files import require_folder
     from merope.generation.cases import PlannedClip, open_cases, run_spec

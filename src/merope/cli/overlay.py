@@ -57,12 +57,12 @@ def overlay(
         lossless: Write numbered PNG frames into a folder in place of an mp4.
     """
     from merope.cameras import CameraModel, Pinhole
-    from merope.data.generated import RESULT, read_generated
-    from merope.data.lens_files import read_lens
-    from merope.data.overlay import draw_path_inset
-    from merope.data.overlay import enlarge as enlarged
-    from merope.data.path_ahead import draw_path_ahead, draw_readout
-    from merope.data.video import read_frames, read_video, write_frames, write_video
+    from merope.data.clips.generated import RESULT, read_generated
+    from merope.data.clips.overlay import draw_path_inset
+    from merope.data.clips.overlay import enlarge as enlarged
+    from merope.data.clips.video import read_frames, read_video, write_frames, write_video
+    from merope.data.lenses.files import read_lens
+    from merope.data.poses.path_ahead import draw_path_ahead, draw_readout
     from merope.errors import MeropeError
 
     if not lossless and out.suffix.lower() != ".mp4":
@@ -85,7 +85,7 @@ def overlay(
         frames, exact = read_video(video)
         rate = float(exact)
     if poses is not None:
-        from merope.data.command_files import read_command
+        from merope.data.poses.command_files import read_command
 
         command = read_command(
             poses,

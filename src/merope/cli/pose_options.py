@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 from merope.cli.usage import UsageError
 
 if TYPE_CHECKING:
-    from merope.data.pose_table import ReadOptions
+    from merope.data.poses.table import ReadOptions
 
 Format = Literal[
     "kitti",
@@ -76,8 +76,8 @@ class ReadFlags:
         Raises:
             UsageError: if a flag is set that readers of the format do not heed; the file would be read as without it.
         """
-        from merope.data.pose_formats import FORMATS
-        from merope.data.pose_table import ReadOptions
+        from merope.data.poses.formats import FORMATS
+        from merope.data.poses.table import ReadOptions
 
         of_some = {name for kind in FORMATS.values() for name in kind.options}
         for field in fields(ReadFlags):

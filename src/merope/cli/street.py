@@ -8,7 +8,7 @@ from pathlib import Path
 import merope
 from merope.adapters.command import spec_lens
 from merope.adapters.spec import VideoSpec
-from merope.data.video import Frames
+from merope.data.clips.video import Frames
 from merope.evaluation.estimators.network import NetworkEstimator
 from merope.evaluation.result import EvaluationResult
 from merope.evaluation.scoring import ClipPair, evaluate_clips

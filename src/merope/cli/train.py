@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from merope.data.latents import LinearCodec
+    from merope.data.caches.latents import LinearCodec
     from merope.training.config import TrainConfig
     from merope.training.street_clips import StreetClips
 
@@ -69,7 +69,7 @@ def tiny_street(
     state = "finished" if trainer.step == config.steps else "stopped; the same command goes on"
     print(f"{state} at step {trainer.step}; the model is in {run / 'model'}")
     if find_spec("matplotlib") is not None:
-        from merope.evaluation.plots import plot_curves
+        from merope.evaluation.plots.canvas import plot_curves
 
         plot_curves(run / "curves.png", {config.name: run / "log.jsonl"})
         print(f"losses are drawn in {run / 'curves.png'}")
@@ -109,7 +109,7 @@ def _street_clips(
     """The configuration with its number of worlds, its rendered clips, and the codec fitted to them."""
     import torch
 
-    from merope.data.latents import LinearCodec
+    from merope.data.caches.latents import LinearCodec
     from merope.recipes.tiny_street import tiny_street_clips
     from merope.training.street_clips import CLIPS_PER_WORLD, render_street_clips
 

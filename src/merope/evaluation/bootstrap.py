@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from merope.evaluation.pairs import PairCounts
+from merope.evaluation.metrics.pairs import PairCounts
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 from merope.adapters.flow import NUM_TRAIN_TIMESTEPS
 from merope.adapters.wan import CameraAdapter
 from merope.errors import MeropeError
-from merope.evaluation.plots import COLORS, new_figure
+from merope.evaluation.plots.canvas import COLORS, new_figure
 from merope.files import atomic_path
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from merope.evaluation.bootstrap import Interval, mean_interval, pooled_auc_interval
-from merope.evaluation.pairs import PairCounts
+from merope.evaluation.metrics.pairs import PairCounts
 from merope.evaluation.protocol import AUC_THRESHOLDS_DEG, FLAGS, GAUGE, GENERATED, SPECS, Metric
 from merope.files import write_text_atomically
 

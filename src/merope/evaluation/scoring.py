@@ -9,11 +9,11 @@ import numpy as np
 import torch
 
 import merope
-from merope.evaluation import metrics
-from merope.evaluation.diagnostics import suspect_axes
 from merope.evaluation.estimators.base import Recovered
-from merope.evaluation.metrics import Aligned, AngleMethod
-from merope.evaluation.pairs import PairCounts, count_pairs
+from merope.evaluation.flags.axes import suspect_axes
+from merope.evaluation.metrics import paper as metrics
+from merope.evaluation.metrics.pairs import PairCounts, count_pairs
+from merope.evaluation.metrics.paper import Aligned, AngleMethod
 from merope.evaluation.protocol import AUC_THRESHOLDS_DEG, FLAGS
 from merope.evaluation.result import ClipResult, EvaluationResult, Scores
 from merope.geometry.poses import Poses

@@ -15,10 +15,10 @@ from tqdm import tqdm
 
 from merope.adapters.spec import VideoSpec, wan_spec
 from merope.cameras import CameraModel, Pinhole
-from merope.data.command_files import Command, Extend, read_command
-from merope.data.given_frames import fit_view, read_given_frames
-from merope.data.lens_files import read_lens
-from merope.data.video import Frames
+from merope.data.clips.given_frames import fit_view, read_given_frames
+from merope.data.clips.video import Frames
+from merope.data.lenses.files import read_lens
+from merope.data.poses.command_files import Command, Extend, read_command
 from merope.errors import MeropeError
 from merope.generation.manifest import Case, Problems
 from merope.generation.model_files import ModelConfigs

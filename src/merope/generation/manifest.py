@@ -10,8 +10,8 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_args
 
-from merope.data.pose_files import FORMATS
-from merope.data.pose_table import read_text
+from merope.data.poses.files import FORMATS
+from merope.data.poses.table import read_text
 from merope.errors import MeropeError
 from merope.geometry.gravity import Up, unit_up
 from merope.geometry.poses import Unit
@@ -27,7 +27,7 @@ class ManifestError(MeropeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectory:
-    """A pose file to drive along, as `merope.data.command_files.read_command` takes it."""
+    """A pose file to drive along, as `merope.data.poses.command_files.read_command` takes it."""
 
     poses: Path
     """The file."""

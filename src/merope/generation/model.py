@@ -13,7 +13,7 @@ from merope.adapters import load_adapter, read_adapter_config
 from merope.adapters.checkpoint import require_same_tensors
 from merope.adapters.spec import VideoSpec
 from merope.adapters.wan import CameraAdapter
-from merope.data.latents import LatentCodec, LinearCodec
+from merope.data.caches.latents import LatentCodec, LinearCodec
 from merope.errors import CheckpointMismatch
 
 

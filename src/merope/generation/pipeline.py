@@ -22,7 +22,7 @@ from merope.adapters.finding import ADAPTER_FILE
 from merope.adapters.flow import predict_velocity
 from merope.adapters.spec import VideoSpec, wan_spec
 from merope.cameras import CameraModel, Pinhole
-from merope.data.latents import WanLatents, frames_from_video, video_from_frames
+from merope.data.caches.latents import WanLatents, frames_from_video, video_from_frames
 from merope.errors import MeropeError
 from merope.files import atomic_folder
 from merope.generation.color import prefix_color_jump

@@ -16,8 +16,8 @@ from tqdm import tqdm
 
 import merope
 from merope.adapters.clip_sharding import share_clip
-from merope.data.generated import read_result, write_generated
-from merope.data.video import Frames
+from merope.data.clips.generated import read_result, write_generated
+from merope.data.clips.video import Frames
 from merope.errors import MeropeError
 from merope.generation.cases import PlannedClip
 

@@ -13,7 +13,7 @@ from tqdm import tqdm
 from merope.adapters.command import latent_matrices, latent_rays
 from merope.adapters.flow import NUM_TRAIN_TIMESTEPS, impose_prefix, predict_velocity
 from merope.adapters.signals import CameraSignals
-from merope.data.latents import frames_from_video, video_from_frames
+from merope.data.caches.latents import frames_from_video, video_from_frames
 from merope.errors import MeropeError
 from merope.generation.flow_schedule import require_flow_scheduler
 from merope.generation.model import VideoModel

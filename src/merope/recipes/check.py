@@ -8,14 +8,14 @@ from typing import Any
 
 from tqdm import tqdm
 
-from merope.data.cache_checking import CacheChecker
-from merope.data.check_report import CheckReport, report_of
-from merope.data.checking import CheckConfig, ClipCheck, check_clip
-from merope.data.clip import Clip, ClipError
+from merope.data.caches.latent_cache import is_latent_cache
+from merope.data.checks.cache_checking import CacheChecker
+from merope.data.checks.checking import CheckConfig, ClipCheck, check_clip
+from merope.data.checks.expected_clips import ExpectedClips
+from merope.data.checks.report import CheckReport, report_of
+from merope.data.clips.clip import Clip, ClipError
+from merope.data.clips.folder import incomplete_clips
 from merope.data.datasets import ClipSet, open_dataset
-from merope.data.expected_clips import ExpectedClips
-from merope.data.folder import incomplete_clips
-from merope.data.latent_cache import is_latent_cache
 from merope.errors import CheckpointMismatch
 from merope.recipes.ahead import ahead
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from merope.data.clip import Clip, ClipError
-from merope.data.clip_report import clip_report
+from merope.data.checks.clip_report import clip_report
+from merope.data.clips.clip import Clip, ClipError
+from merope.data.clips.folder import write_clip
+from merope.data.clips.given_frames import fit_view
 from merope.data.datasets import ClipSet
-from merope.data.folder import write_clip
-from merope.data.given_frames import fit_view
 from merope.errors import CheckpointMismatch, MeropeError
 from merope.files import require_folder, write_text_atomically
 from merope.recipes.ahead import ahead

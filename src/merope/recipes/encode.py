@@ -16,13 +16,13 @@ from tqdm import tqdm
 
 from merope.adapters.spec import wan_spec
 from merope.cameras import CameraModel
-from merope.data.cached_clip import CachedClip, CacheDescription, CacheError, LatentDtype
-from merope.data.clip import Clip, ClipError
-from merope.data.given_frames import fit_view
-from merope.data.latent_cache import LatentCache, LatentCacheWriter, finish_cache
-from merope.data.latents import WanLatents, video_from_frames
-from merope.data.splits import Split
-from merope.data.video import Frames
+from merope.data.caches.cached_clip import CachedClip, CacheDescription, CacheError, LatentDtype
+from merope.data.caches.latent_cache import LatentCache, LatentCacheWriter, finish_cache
+from merope.data.caches.latents import WanLatents, video_from_frames
+from merope.data.clips.clip import Clip, ClipError
+from merope.data.clips.given_frames import fit_view
+from merope.data.clips.video import Frames
+from merope.data.selection.splits import Split
 from merope.errors import MeropeError
 from merope.files import write_text_atomically
 from merope.generation.model_files import ModelConfigs

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from merope.adapters.spec import VideoSpec
-from merope.data.pose_files import read_poses
+from merope.data.poses.files import read_poses
 from merope.errors import TrajectoryError
 from merope.geometry.poses import Poses
 from merope.recipes.tiny_street import HELD_OUT_SEED

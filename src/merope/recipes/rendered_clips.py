@@ -11,7 +11,7 @@ import torch
 from tqdm import tqdm
 
 from merope.cameras import CameraModel
-from merope.data.folder import write_clip
+from merope.data.clips.folder import write_clip
 from merope.errors import CheckpointMismatch
 from merope.files import write_text_atomically
 from merope.worlds import build_world, render

@@ -9,7 +9,7 @@ from torch import Tensor
 from merope.adapters.command import latent_matrices, spec_lens
 from merope.adapters.flow import shifted
 from merope.cameras import CameraModel
-from merope.data.latents import LatentCodec, video_from_frames
+from merope.data.caches.latents import LatentCodec, video_from_frames
 from merope.errors import CheckpointMismatch
 from merope.geometry.poses import Poses
 from merope.training.config import TrainConfig

@@ -13,8 +13,8 @@ from merope.adapters.command import latent_matrices, latent_rays
 from merope.adapters.flow import shifted
 from merope.adapters.spec import VideoSpec
 from merope.cameras.rays import ViewRays
-from merope.data.cached_clip import CachedClip, CacheDescription, padded_text
-from merope.data.sampling import BalancedSampler
+from merope.data.caches.cached_clip import CachedClip, CacheDescription, padded_text
+from merope.data.selection.sampling import BalancedSampler
 from merope.errors import CheckpointMismatch, MeropeError
 from merope.geometry.gravity import Up
 from merope.training.finetune_config import FinetuneConfig

@@ -9,7 +9,7 @@ from tqdm import tqdm
 
 from merope.adapters.command import latent_rays
 from merope.adapters.flow import add_noise, predict_velocity, velocity_loss
-from merope.data.latents import LinearCodec
+from merope.data.caches.latents import LinearCodec
 from merope.errors import CheckpointMismatch, MeropeError
 from merope.files import atomic_path, write_text_atomically
 from merope.training.batches import Batch, BatchSource

@@ -12,7 +12,7 @@ from merope.adapters import attach, save_adapter
 from merope.adapters.base_identity import base_identity
 from merope.adapters.checkpoint import base_tensors, write_safetensors
 from merope.adapters.wan import CameraAdapter
-from merope.data.latents import LinearCodec
+from merope.data.caches.latents import LinearCodec
 from merope.encodings.registry import encoding_from_config, input_map_from_config
 from merope.files import write_text_atomically
 from merope.training.config import TrainConfig

@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from merope.data.clip import ClipError
+from merope.data.clips.clip import ClipError
 from merope.data.datasets import open_dataset
 from merope.errors import MeropeError
 from tests.support.numbered_video import numbered_frame, numbers_shown, write_numbered_video

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy.spatial.transform import Rotation
 
-from merope.data.clip import ClipError
+from merope.data.clips.clip import ClipError
 from merope.data.datasets import open_dataset
 from merope.errors import MeropeError
 from tests.support.nuscenes import (

@@ -10,11 +10,11 @@ import torch
 from PIL import Image
 
 from merope.cameras import Equirectangular, KannalaBrandt
-from merope.data.clip import ClipError
+from merope.data.clips.clip import ClipError
+from merope.data.clips.video import write_frames, write_video
 from merope.data.datasets import open_dataset
 from merope.data.datasets.panorama import turning
-from merope.data.pose_files import write_poses
-from merope.data.video import write_frames, write_video
+from merope.data.poses.files import write_poses
 from merope.errors import MeropeError
 from merope.geometry.poses import Poses
 from merope.geometry.rotations import rotation_angle, rotvec_to_matrix

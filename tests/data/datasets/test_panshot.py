@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from merope.data.clip import ClipError
+from merope.data.clips.clip import ClipError
+from merope.data.clips.jitter import jitter_deg
+from merope.data.clips.video import write_video
 from merope.data.datasets import open_dataset
 from merope.data.datasets.panshot import read_shots
-from merope.data.jitter import jitter_deg
-from merope.data.video import write_video
 from merope.errors import MeropeError
 from merope.geometry.poses import Poses
 from merope.geometry.rotations import rotation_angle, rotvec_to_matrix

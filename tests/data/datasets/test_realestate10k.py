@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from merope.data.clip import ClipError
+from merope.data.clips.clip import ClipError
+from merope.data.clips.video import frame_times
 from merope.data.datasets import open_dataset
 from merope.data.datasets.realestate10k import join_frames, recording_names
-from merope.data.video import frame_times
 from merope.errors import MeropeError
 from tests.support.numbered_video import numbers_shown, truncate, write_numbered_video
 from tests.support.shared import shared_file

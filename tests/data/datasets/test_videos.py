@@ -8,9 +8,9 @@ import torch
 from PIL import Image
 
 from merope.cameras import Pinhole
-from merope.data.clip import ClipError
+from merope.data.clips.clip import ClipError
 from merope.data.datasets import DATASETS, open_dataset
-from merope.data.pose_files import write_poses
+from merope.data.poses.files import write_poses
 from merope.errors import MeropeError
 from merope.geometry.poses import Poses
 from tests.support.numbered_video import numbered_frame, numbers_shown, write_numbered_video

@@ -15,7 +15,7 @@ from merope.data.history import (
     add_to_index,
     write_shard,
 )
-from merope.data.pose_files import read_poses, read_times, write_poses
+from merope.data.poses.files import read_poses, read_times, write_poses
 from merope.files import only_process
 from tests.support.history import PINHOLE, clip_rows, grey_clip, straight_drive
 from tests.support.nuscenes import write_nuscenes_root

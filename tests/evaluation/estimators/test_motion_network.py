@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from merope.cameras import CameraModel, Pinhole
-from merope.data.latents import video_from_frames
+from merope.data.caches.latents import video_from_frames
 from merope.errors import CheckpointMismatch
 from merope.evaluation.estimators.base import PoseEstimator, RecoveryFailed
 from merope.evaluation.estimators.motion_network import MotionNetwork, integrate_motion

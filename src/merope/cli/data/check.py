@@ -9,7 +9,7 @@ from merope.cli.data.reader_options import Reader, reader_options
 from merope.cli.usage import UsageError
 
 if TYPE_CHECKING:
-    from merope.data.check_report import CheckReport
+    from merope.data.checks.report import CheckReport
 
 # How many clips are named for each kind of finding; all are in the manifest.
 _NAMED = 5
@@ -68,7 +68,7 @@ def check(
             are there twice under two names, go unseen.
         strict: Make it a problem where the unit of a clip is not metres.
         ignore: A finding that does not count; may be given several times.
-        max_jitter: Degrees by which a clip may shake from frame to frame, root mean square (merope.data.jitter).
+        max_jitter: Degrees by which a clip may shake from frame to frame, root mean square (merope.data.clips.jitter).
         near_depth: Distance of the nearest surface, metres, from which shaking positions are seen, in clips in metres.
         min_registered: Least share of the frames from the first pose to the last that have one.
         workers: Threads that decode.
@@ -76,9 +76,9 @@ def check(
     """
     import json as encoder
 
-    from merope.data.checking import CheckConfig
-    from merope.data.expected_clips import read_expected
-    from merope.data.splits import write_split
+    from merope.data.checks.checking import CheckConfig
+    from merope.data.checks.expected_clips import read_expected
+    from merope.data.selection.splits import write_split
     from merope.files import require_folder, write_text_atomically
     from merope.recipes.check import check_data
 
@@ -129,7 +129,7 @@ def check(
 
 
 def _lines(report: "CheckReport") -> list[str]:
-    from merope.data.checking import NOTES, PROBLEMS
+    from merope.data.checks.checking import NOTES, PROBLEMS
 
     lines = [f"note: {note}" for note in report.notes[:_NOTES]]
     if len(report.notes) > _NOTES:

@@ -51,8 +51,8 @@ def convert(
         source: Name of the data set that clips are given; by default the reader's.
         workers: Threads that decode and write.
     """
+    from merope.data.checks.expected_clips import COMPARABLE
     from merope.data.datasets import open_dataset
-    from merope.data.expected_clips import COMPARABLE
     from merope.recipes.convert import REPORT, ConvertConfig, convert_clips
 
     config = ConvertConfig(

@@ -66,10 +66,10 @@ def encode(
     rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     import torch
 
+    from merope.data.clips.folder import require_distinct
     from merope.data.datasets import open_dataset, opened_clips, require_distinct_clips
-    from merope.data.folder import require_distinct
-    from merope.data.motion_statistics import MOTION_FILE, SCALE, read_motion, write_motion
-    from merope.data.splits import read_split
+    from merope.data.selection.motion_statistics import MOTION_FILE, SCALE, read_motion, write_motion
+    from merope.data.selection.splits import read_split
     from merope.files import require_folder
     from merope.recipes.encode import ClipEncoder, EncodeConfig, encode_clips
 

@@ -37,7 +37,7 @@ def motions(
         raise ValueError(f"out (--out) must end in .png, .svg or .pdf; got {out.name!r}.")
     if not corridor > 0:
         raise ValueError(f"corridor (--corridor) must be > 0; got {corridor}.")
-    from merope.evaluation.motion_plot import plot_motions
+    from merope.evaluation.plots.motions import plot_motions
 
     table = read_table(inputs, trajectories, read)
     found = plot_motions(out, table.paths, table.sources, unit=table.unit, corridor=corridor, title=title)

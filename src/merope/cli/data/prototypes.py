@@ -44,9 +44,9 @@ def prototypes(
         read: How pose files are read.
     """
     require("sklearn", purpose="grouping trajectories")
-    from merope.data.prototypes import PrototypeConfig, find_prototypes, split_of, write_prototypes
-    from merope.data.prototypes.path_files import write_path_file
-    from merope.data.splits import write_split
+    from merope.data.selection.prototypes import PrototypeConfig, find_prototypes, split_of, write_prototypes
+    from merope.data.selection.prototypes.path_files import write_path_file
+    from merope.data.selection.splits import write_split
     from merope.files import require_folder
 
     config = PrototypeConfig(threshold=threshold, num_groups=groups, still=still, seed=seed)

@@ -11,7 +11,7 @@ from merope.cli.telling import tell_first
 from merope.cli.usage import UsageError
 
 if TYPE_CHECKING:
-    from merope.data.motion_statistics import MotionStatistics
+    from merope.data.selection.motion_statistics import MotionStatistics
 
 
 def scale(
@@ -42,16 +42,16 @@ def scale(
 
     import torch
 
-    from merope.data.clip import ClipError
-    from merope.data.expected_clips import COMPARABLE
-    from merope.data.latent_cache import is_latent_cache
-    from merope.data.motion_statistics import (
+    from merope.data.caches.latent_cache import is_latent_cache
+    from merope.data.checks.expected_clips import COMPARABLE
+    from merope.data.clips.clip import ClipError
+    from merope.data.selection.motion_statistics import (
         MOTION_FILE,
         measure_motion,
         read_motion_inputs,
         write_motion,
     )
-    from merope.data.splits import write_split
+    from merope.data.selection.splits import write_split
     from merope.files import require_folder
 
     if not inputs:

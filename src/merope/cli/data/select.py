@@ -14,8 +14,8 @@ from merope.errors import MeropeError, TrajectoryError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from merope.data.clip import ClipError
-    from merope.data.prototypes import Trajectory
+    from merope.data.clips.clip import ClipError
+    from merope.data.selection.prototypes import Trajectory
     from merope.geometry.poses import Poses
 
 
@@ -58,10 +58,10 @@ def select(
         read: How pose files are read.
     """
     require("sklearn", purpose="grouping trajectories")
-    from merope.data.prototypes import PrototypeConfig, find_prototypes, read_trajectories, split_of
-    from merope.data.prototypes import select as select_rows
-    from merope.data.prototypes.path_files import write_path_file
-    from merope.data.splits import write_split
+    from merope.data.selection.prototypes import PrototypeConfig, find_prototypes, read_trajectories, split_of
+    from merope.data.selection.prototypes import select as select_rows
+    from merope.data.selection.prototypes.path_files import write_path_file
+    from merope.data.selection.splits import write_split
     from merope.files import atomic_folder, require_new_folder
     from merope.geometry.turns import turn_variant
 
@@ -116,7 +116,7 @@ def _require_turnable(trajectories: "Iterable[Trajectory | ClipError]", rate: fl
     Raises:
         TrajectoryError: if it is not in metres, or says nothing of its speed.
     """
-    from merope.data.clip import ClipError
+    from merope.data.clips.clip import ClipError
 
     for each in trajectories:
         if isinstance(each, ClipError) or each.load_poses is None:
@@ -142,9 +142,9 @@ def _write_poses(
     rate: float | None,
 ) -> int:
     """The poses of the chosen clips, which are read again for them, and their turns; of how many there are any."""
-    from merope.data.clip import ClipError
-    from merope.data.pose_files import write_poses
-    from merope.data.prototypes import with_variants
+    from merope.data.clips.clip import ClipError
+    from merope.data.poses.files import write_poses
+    from merope.data.selection.prototypes import with_variants
 
     written = 0
     for each in chosen:

@@ -13,8 +13,8 @@ from merope.cli.telling import tell_first
 from merope.cli.usage import UsageError
 
 if TYPE_CHECKING:
-    from merope.data.prototypes import InputOptions, PathTable
-    from merope.data.splits import Split
+    from merope.data.selection.prototypes import InputOptions, PathTable
+    from merope.data.selection.splits import Split
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class TrajectoryFlags:
         Raises:
             UsageError: if flags contradict each other.
         """
-        from merope.data.prototypes import InputOptions
+        from merope.data.selection.prototypes import InputOptions
 
         if self.whole and self.stride_windows is not None:
             raise UsageError("--whole takes no windows; leave --stride-windows out, or --whole.")
@@ -68,7 +68,7 @@ class TrajectoryFlags:
 
     def only(self) -> "Split | None":
         """The split that was named."""
-        from merope.data.splits import read_split
+        from merope.data.selection.splits import read_split
 
         return None if self.split is None else read_split(self.split)
 
@@ -77,7 +77,7 @@ def read_table(inputs: Sequence[Path], flags: TrajectoryFlags, read: ReadFlags) 
     """Read all inputs, with a bar; what was left out is printed."""
     import torch
 
-    from merope.data.prototypes import read_trajectories, tabulate
+    from merope.data.selection.prototypes import read_trajectories, tabulate
 
     # One small matrix after another: threads would wait for each other, for milliseconds where other programs run.
     torch.set_num_threads(1)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from merope.adapters.spec import VideoSpec
-    from merope.data.latents import LatentCodec
+    from merope.data.caches.latents import LatentCodec
     from merope.evaluation.encodings.attention_mass import DriveMass
     from merope.generation import VideoModel
 
@@ -167,7 +167,7 @@ def _latents(spec: "VideoSpec", codec: "LatentCodec", *, clips: int, seed: int) 
     import torch
 
     from merope.cli import street
-    from merope.data.latents import video_from_frames
+    from merope.data.caches.latents import video_from_frames
     from merope.recipes.tiny_street import HELD_OUT_SEED
     from merope.worlds.drives import drive
 

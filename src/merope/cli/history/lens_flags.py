@@ -27,7 +27,7 @@ class LensFlags:
 
     def given(self) -> "CameraModel | None":
         """The lens that was named, if any."""
-        from merope.data.calibration_files import read_calibration
+        from merope.data.lenses.calibration_files import read_calibration
 
         if self.lens is None:
             return None

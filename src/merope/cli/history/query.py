@@ -121,7 +121,7 @@ def _path(
 
     from merope.data.history import QueryPath
     from merope.data.history.building import lens_of_file
-    from merope.data.pose_files import load_pose_file
+    from merope.data.poses.files import load_pose_file
 
     name = None
     if clip is not None:

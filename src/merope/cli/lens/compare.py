@@ -40,8 +40,8 @@ def compare(
         rows: Rows of the grid; by default all, at most 256.
         json: Print one JSON object.
     """
-    from merope.data.calibration_files import read_calibration
-    from merope.data.lens_facts import compare_lenses
+    from merope.data.lenses.calibration_files import read_calibration
+    from merope.data.lenses.facts import compare_lenses
 
     first = read_calibration(one, format=format, camera=camera, height=height, width=width)
     second = read_calibration(

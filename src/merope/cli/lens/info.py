@@ -30,8 +30,8 @@ def info(
         width: Width of the calibrated images in pixels, where the file does not say it.
         json: Print one JSON object instead of a table.
     """
-    from merope.data.calibration_files import load_calibration, recognise_calibration
-    from merope.data.lens_facts import lens_facts
+    from merope.data.lenses.calibration_files import load_calibration, recognise_calibration
+    from merope.data.lenses.facts import lens_facts
 
     found = load_calibration(file, format=format, camera=camera, height=height, width=width)
     settled = str(format) if format else next(iter(recognise_calibration(file)))

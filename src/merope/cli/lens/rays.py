@@ -45,8 +45,8 @@ def rays(
         raise UsageError("--pixel and --pixels both name the pixels; leave one out.")
     import torch
 
-    from merope.data.calibration_files import read_calibration
-    from merope.data.lens_facts import pixel_grid, read_pixels
+    from merope.data.lenses.calibration_files import read_calibration
+    from merope.data.lenses.facts import pixel_grid, read_pixels
 
     lens = read_calibration(file, format=format, camera=camera, height=height, width=width)
     lens = lens.with_pixel_origin(pixel_origin)

@@ -15,9 +15,9 @@ from merope.errors import MeropeError
 
 if TYPE_CHECKING:
     from merope.cameras import CameraModel
-    from merope.data.calibration_files import Calibration
-    from merope.data.epipolar import Agreement, Residual
-    from merope.data.pose_files import PoseFile
+    from merope.data.checks.epipolar import Agreement, Residual
+    from merope.data.lenses.calibration_files import Calibration
+    from merope.data.poses.files import PoseFile
     from merope.geometry.poses import Poses
 
 
@@ -64,10 +64,10 @@ def agree(
     if start < 0 or max_shift < 0:
         raise UsageError(f"--start and --max-shift must be 0 or more, got {start} and {max_shift}.")
     require("cv2", purpose="matching frames")
-    from merope.data.calibration_files import load_calibration
-    from merope.data.epipolar import agreement, consistent, frame_pairs, match_frames
-    from merope.data.footage import open_footage
-    from merope.data.pose_files import load_pose_file
+    from merope.data.checks.epipolar import agreement, consistent, frame_pairs, match_frames
+    from merope.data.clips.footage import open_footage
+    from merope.data.lenses.calibration_files import load_calibration
+    from merope.data.poses.files import load_pose_file
 
     found = load_pose_file(poses, format=read.required_format(), options=read.options())
     flags = {"format": lens_format, "camera": lens_camera, "height": lens_height, "width": lens_width}
@@ -129,8 +129,8 @@ def _cameras(poses: "PoseFile", calibration: "Calibration | None", read: ReadFla
         )
     import torch
 
-    from merope.data.pose_formats import FORMATS
-    from merope.data.pose_table import R_AXES_OPENCV
+    from merope.data.poses.formats import FORMATS
+    from merope.data.poses.table import R_AXES_OPENCV
 
     # The body's poses have been turned to OpenCV axes; the calibration is in the body's own.
     axes = read.camera_axes or FORMATS[poses.format].axes
@@ -143,7 +143,7 @@ def _lens(
 ) -> "CameraModel":
     """The lens of the frames: the calibration file's, else the pose file's."""
     from merope.cameras import CameraModel
-    from merope.data.pose_formats.realestate10k import realestate10k_lens
+    from merope.data.poses.formats.realestate10k import realestate10k_lens
 
     height, width = size
     if calibration is not None:
@@ -188,8 +188,8 @@ def _table(result: "Agreement") -> list[str]:
 
 def _verdict(result: "Agreement", read: ReadFlags, format: str, start: int) -> str:
     """What fits best, and the flags that say so."""
-    from merope.data.epipolar import MOST_PX
-    from merope.data.pose_formats import FORMATS
+    from merope.data.checks.epipolar import MOST_PX
+    from merope.data.poses.formats import FORMATS
 
     best = result.best
     if result.conclusion == "unclear":
@@ -231,7 +231,7 @@ def _meaning(residual: "Residual") -> str:
 
 
 def _why_unclear(result: "Agreement") -> str:
-    from merope.data.epipolar import FEWEST_MATCHES
+    from merope.data.checks.epipolar import FEWEST_MATCHES
 
     if result.best.num_matches < FEWEST_MATCHES:
         return (
@@ -246,7 +246,7 @@ def _why_unclear(result: "Agreement") -> str:
 
 def _untested(result: "Agreement") -> str:
     """What the matches cannot tell, as the end of a sentence."""
-    from merope.data.epipolar import STILL_PX
+    from merope.data.checks.epipolar import STILL_PX
 
     doubts = []
     if result.parallax_px < STILL_PX:

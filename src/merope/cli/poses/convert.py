@@ -55,9 +55,9 @@ def convert(
         to_axes: Axes of what written matrices turn (kitti, npy); opencv by default.
         overwrite: Replace a file that is there.
     """
-    from merope.data.lens_files import read_lens
-    from merope.data.pose_conversion import Changes, convert_poses
-    from merope.data.pose_files import FORMATS, read_times
+    from merope.data.lenses.files import read_lens
+    from merope.data.poses.conversion import Changes, convert_poses
+    from merope.data.poses.files import FORMATS, read_times
 
     format = read.required_format()
     done = convert_poses(

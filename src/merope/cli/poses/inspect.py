@@ -9,8 +9,8 @@ import tyro
 from merope.cli.pose_options import ReadFlags
 
 if TYPE_CHECKING:
-    from merope.data.pose_inspection import Inspection
-    from merope.data.pose_readings import Reading
+    from merope.data.poses.inspection import Inspection
+    from merope.data.poses.readings import Reading
 
 _SYMBOL = {"m": " m", "normalized": " units", "unknown": " units"}
 
@@ -36,8 +36,8 @@ def inspect(
         times: File with the time of each pose in seconds, one a line, for formats without times.
         json: Print one JSON object with every number.
     """
-    from merope.data.pose_files import read_times
-    from merope.data.pose_inspection import flags_of, inspect_poses
+    from merope.data.poses.files import read_times
+    from merope.data.poses.inspection import flags_of, inspect_poses
 
     options = read.options()
     found = inspect_poses(
@@ -146,7 +146,7 @@ def _lines(found: "Inspection") -> list[str]:
 
 def _heading_table(found: "Inspection") -> list[str]:
     """Mean cosine between motion and viewing direction: a row per axes convention, a column per direction."""
-    from merope.data.pose_readings import rounded
+    from merope.data.poses.readings import rounded
 
     orders = list(dict.fromkeys(reading.quaternion_order for reading in found.readings))
     columns = [(order, direction) for order in orders for direction in ("camera-to-world", "world-to-camera")]

@@ -38,8 +38,8 @@ def keyframes(
         pace: constant: constant speed along the whole path. times: each keyframe at its own time.
         easing: With constant pace, linear, or smooth: at rest at both ends.
     """
-    from merope.data.pose_conversion import frame_lens
-    from merope.data.pose_files import load_pose_file, read_times
+    from merope.data.poses.conversion import frame_lens
+    from merope.data.poses.files import load_pose_file, read_times
     from merope.geometry.keyframes import half_turns, keyframe_path
 
     loaded = load_pose_file(

@@ -57,7 +57,7 @@ class MakeFlags(WriteFlags):
             UsageError: if they describe half of one, or two.
         """
         from merope.cameras import Pinhole
-        from merope.data.lens_files import read_lens
+        from merope.data.lenses.files import read_lens
 
         pinhole = (self.fov_x_deg, self.image_height, self.image_width)
         if self.lens is not None:
@@ -76,7 +76,7 @@ class MakeFlags(WriteFlags):
 
 
 def _make(preset: Preset, flags: MakeFlags) -> None:
-    from merope.data.pose_files import PoseFile
+    from merope.data.poses.files import PoseFile
 
     camera = flags.camera()
     poses = preset.poses(num_frames=flags.num_frames, fps=flags.fps, easing=flags.easing)

@@ -62,8 +62,8 @@ def plot(
         raise UsageError(f"--fps must be > 0; got {fps:g}.")
     kinds = formats or (read.required_format(),) * len(files)
 
-    from merope.data.pose_files import read_poses, read_times, window
-    from merope.evaluation.path_plot import SMALLEST, plot_paths
+    from merope.data.poses.files import read_poses, read_times, window
+    from merope.evaluation.plots.paths import SMALLEST, plot_paths
 
     stamps = None if times is None else read_times(times)
     names = labels or _names(files)

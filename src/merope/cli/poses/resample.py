@@ -42,9 +42,9 @@ def resample(
     import numpy as np
     import torch
 
-    from merope.data.pose_conversion import frame_lens
-    from merope.data.pose_facts import time_facts
-    from merope.data.pose_files import load_pose_file, read_times
+    from merope.data.poses.conversion import frame_lens
+    from merope.data.poses.facts import time_facts
+    from merope.data.poses.files import load_pose_file, read_times
 
     if (fps is None) == (num_frames is None):
         raise UsageError("give either --fps or --num-frames: how many poses a second, or how many in all.")

@@ -57,8 +57,8 @@ def turn(
         min_radius: Smallest radius that the vehicle drives, metres.
         max_lateral_acceleration: Largest sideways acceleration, m/s^2.
     """
-    from merope.data.pose_conversion import frame_lens
-    from merope.data.pose_files import load_pose_file, read_times, window
+    from merope.data.poses.conversion import frame_lens
+    from merope.data.poses.files import load_pose_file, read_times, window
     from merope.geometry.turns import Side, turn_variant
     from merope.geometry.up_direction import common_up
 
@@ -110,7 +110,7 @@ def _beside(out: Path, side: str) -> Path:
 
 def _doubts(poses: "Poses", turn_start: int, axle_to_camera: float) -> list[str]:
     """What makes the result other than a car's turn."""
-    from merope.data.pose_readings import FITS, readings
+    from merope.data.poses.readings import FITS, readings
 
     asked = readings(poses.T_world_cam[turn_start:, :3].numpy())[0]
     if asked.path_length == 0:

@@ -8,7 +8,7 @@ from merope.cli.pose_options import Format
 from merope.cli.usage import UsageError
 
 if TYPE_CHECKING:
-    from merope.data.pose_files import PoseFile
+    from merope.data.poses.files import PoseFile
     from merope.geometry.poses import Poses
 
 
@@ -25,14 +25,14 @@ class WriteFlags:
 
     def require_free(self, *targets: Path) -> None:
         """Refuse before anything is written what one of several files would be refused for."""
-        from merope.data.pose_conversion import require_free
+        from merope.data.poses.conversion import require_free
 
         for target in targets:
             require_free(target, self.overwrite)
 
     def write(self, file: "PoseFile", *, target: Path | None = None, notes: bool = True) -> None:
         """Write the file, read it again, and print what it is, what it cannot hold and, with ``notes``, where it is from."""
-        from merope.data.pose_conversion import write_pose_file
+        from merope.data.poses.conversion import write_pose_file
 
         target = target or self.out
         done = write_pose_file(target, file, to=self.to, overwrite=self.overwrite)

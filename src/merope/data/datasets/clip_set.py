@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from merope.data.clip import Clip, ClipError
+from merope.data.clips.clip import Clip, ClipError
 from merope.errors import MeropeError
 
 

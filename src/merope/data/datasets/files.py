@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from merope.data.given_frames import PICTURES, pictures_in
-from merope.data.pose_table import plain_number, read_lines, read_text
-from merope.data.strict_json import parse_json
-from merope.data.video import Frames, read_header, read_pictures, read_video
+from merope.data.clips.given_frames import PICTURES, pictures_in
+from merope.data.clips.video import Frames, read_header, read_pictures, read_video
+from merope.data.foreign_files.strict_json import parse_json
+from merope.data.poses.table import plain_number, read_lines, read_text
 from merope.errors import MeropeError
 
 VIDEO_SUFFIXES = (".mp4", ".webm", ".mkv", ".mov", ".avi", ".m4v")

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from merope.data.clip import Clip
+from merope.data.clips.clip import Clip
+from merope.data.clips.folder import clip_ids, read_clip
 from merope.data.datasets.clip_set import ClipSet, DataSet
-from merope.data.folder import clip_ids, read_clip
-from merope.data.inside import below
+from merope.data.foreign_files.contained_paths import below
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

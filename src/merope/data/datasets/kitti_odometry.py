@@ -12,11 +12,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from merope.cameras import Pinhole
-from merope.data.clip import Clip
+from merope.data.clips.clip import Clip
+from merope.data.clips.frame_timing import steady_rate
 from merope.data.datasets.clip_set import ClipSet, DataSet
 from merope.data.datasets.files import for_star, frame_files, named_by_star, place_of
-from merope.data.frame_timing import steady_rate
-from merope.data.pose_files import kitti_camera, kitti_projection, load_pose_file, read_times
+from merope.data.poses.files import kitti_camera, kitti_projection, load_pose_file, read_times
 from merope.errors import MeropeError
 
 _SOURCE = "kitti_odometry"

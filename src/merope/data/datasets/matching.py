@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
+from merope.data.clips.given_frames import by_number
 from merope.data.datasets.files import FrameFiles
-from merope.data.given_frames import by_number
-from merope.data.pose_files import PoseFile
+from merope.data.poses.files import PoseFile
 from merope.errors import MeropeError
 
 Match = Literal["order", "number", "name"]

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from merope.data.datasets.files import read_captions
-from merope.data.pose_table import lines_of, read_text
-from merope.data.strict_json import parse_json
+from merope.data.foreign_files.strict_json import parse_json
+from merope.data.poses.table import lines_of, read_text
 from merope.errors import MeropeError
 
 

@@ -14,14 +14,15 @@ import numpy as np
 import torch
 
 from merope.cameras import Pinhole
-from merope.data.clip import Clip
+from merope.data.clips.clip import Clip
+from merope.data.clips.frame_timing import FrameTiming, stretches
+from merope.data.clips.given_frames import fit_view
+from merope.data.clips.video import Frames, read_pictures
 from merope.data.datasets.clip_set import ClipSet, DataSet
 from merope.data.datasets.name_lists import read_caption_file, read_names
-from merope.data.frame_timing import FrameTiming, stretches
-from merope.data.given_frames import fit_view
-from merope.data.inside import inside
-from merope.data.nuscenes_index import read_tables_indexed
-from merope.data.nuscenes_tables import (
+from merope.data.foreign_files.contained_paths import inside
+from merope.data.nuscenes.index import read_tables_indexed
+from merope.data.nuscenes.tables import (
     IMAGE_RATE,
     KEY_FRAME_RATE,
     NuScenesTables,
@@ -29,7 +30,6 @@ from merope.data.nuscenes_tables import (
     find_tables,
     shortened,
 )
-from merope.data.video import Frames, read_pictures
 from merope.errors import MeropeError
 from merope.geometry.poses import Poses
 

@@ -19,14 +19,14 @@ from torch import Tensor
 
 from merope.cameras import CameraModel, UnifiedCamera
 from merope.cameras.panoramas import PanoramaView, nearest_values, padded
-from merope.data.clip import Clip
+from merope.data.clips.clip import Clip
+from merope.data.clips.given_frames import PICTURES
+from merope.data.clips.video import Frames, read_pictures
 from merope.data.datasets.clip_set import ClipSet, DataSet
 from merope.data.datasets.files import VIDEO_SUFFIXES, for_star, frame_files, named_by_star, place_of
 from merope.data.datasets.name_lists import read_caption_file
-from merope.data.given_frames import PICTURES
-from merope.data.lens_files import read_lens
-from merope.data.pose_files import load_pose_file
-from merope.data.video import Frames, read_pictures
+from merope.data.lenses.files import read_lens
+from merope.data.poses.files import load_pose_file
 from merope.errors import MeropeError
 from merope.files import require_file
 from merope.geometry.poses import Poses

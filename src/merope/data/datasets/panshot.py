@@ -13,21 +13,21 @@ from pathlib import Path
 from tqdm import tqdm
 
 from merope.cameras import UnifiedCamera
-from merope.data.clip import Clip
+from merope.data.clips.clip import Clip
+from merope.data.clips.jitter import jitter_deg
+from merope.data.clips.video import Frames, read_header
 from merope.data.datasets.clip_set import ClipSet, DataSet
 from merope.data.datasets.files import chosen_folder, only_video, place_of, video_frames, videos_in
 from merope.data.datasets.name_lists import read_names
-from merope.data.jitter import jitter_deg
-from merope.data.pose_files import read_poses
-from merope.data.pose_formats.panshot import (
+from merope.data.foreign_files.strict_json import parse_json
+from merope.data.poses.files import read_poses
+from merope.data.poses.formats.panshot import (
     divide_by_near_depth,
     near_depth_key,
     read_near_depths,
     without_first_yaw,
 )
-from merope.data.pose_table import PoseFileError, read_text
-from merope.data.strict_json import parse_json
-from merope.data.video import Frames, read_header
+from merope.data.poses.table import PoseFileError, read_text
 from merope.errors import MeropeError
 from merope.geometry.poses import Poses
 
@@ -68,7 +68,7 @@ class PanShotOptions:
     split: str | None = None
     """Which list of the file of names."""
     max_jitter_deg: float | None = None
-    """Leave out clips that shake more than this, see merope.data.jitter."""
+    """Leave out clips that shake more than this, see merope.data.clips.jitter."""
 
     def __post_init__(self) -> None:
         if self.fps is not None and not self.fps > 0:

@@ -13,7 +13,9 @@ from urllib.parse import parse_qs, urlparse
 import numpy as np
 from jaxtyping import Float
 
-from merope.data.clip import Clip
+from merope.data.clips.clip import Clip
+from merope.data.clips.frame_timing import steady_rate
+from merope.data.clips.video import frame_times, read_header
 from merope.data.datasets.clip_set import ClipSet, DataSet
 from merope.data.datasets.files import (
     chosen_folder,
@@ -24,11 +26,9 @@ from merope.data.datasets.files import (
     video_frames,
     videos_in,
 )
-from merope.data.frame_timing import steady_rate
-from merope.data.pose_files import load_pose_file
-from merope.data.pose_formats.realestate10k import realestate10k_lens
-from merope.data.pose_table import ReadOptions, read_lines
-from merope.data.video import frame_times, read_header
+from merope.data.poses.files import load_pose_file
+from merope.data.poses.formats.realestate10k import realestate10k_lens
+from merope.data.poses.table import ReadOptions, read_lines
 from merope.errors import MeropeError
 from merope.geometry.poses import Unit
 

@@ -8,9 +8,9 @@ from typing import Literal
 import torch
 
 from merope.cameras import CameraModel
-from merope.data.calibration_files import read_calibration
-from merope.data.calibrations.raw import CalibrationError
-from merope.data.clip import Clip
+from merope.data.clips.clip import Clip
+from merope.data.clips.frame_timing import steady_rate
+from merope.data.clips.video import frame_times
 from merope.data.datasets.clip_set import ClipSet, DataSet
 from merope.data.datasets.files import (
     for_star,
@@ -21,11 +21,11 @@ from merope.data.datasets.files import (
     some_frames,
 )
 from merope.data.datasets.matching import Match, frame_numbers
-from merope.data.frame_timing import steady_rate
-from merope.data.pose_files import PoseFile, load_pose_file, read_times
-from merope.data.pose_formats import FORMATS
-from merope.data.pose_table import Axes, Direction, ReadOptions
-from merope.data.video import frame_times
+from merope.data.lenses.calibration_files import read_calibration
+from merope.data.lenses.calibrations.raw import CalibrationError
+from merope.data.poses.files import PoseFile, load_pose_file, read_times
+from merope.data.poses.formats import FORMATS
+from merope.data.poses.table import Axes, Direction, ReadOptions
 from merope.errors import MeropeError
 from merope.geometry.poses import Poses, Unit
 

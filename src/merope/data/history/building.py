@@ -11,12 +11,12 @@ import torch
 from tqdm import tqdm
 
 from merope.cameras import CameraModel
-from merope.data.clip import Clip, ClipError
+from merope.data.clips.clip import Clip, ClipError
 from merope.data.datasets import ClipSet, open_dataset
 from merope.data.history.paths import place_of
 from merope.data.history.shards import ClipRows, HistoryError, Shard, shard_folders, write_shard
-from merope.data.pose_files import PoseFile, load_pose_file
-from merope.data.pose_table import ReadOptions
+from merope.data.poses.files import PoseFile, load_pose_file
+from merope.data.poses.table import ReadOptions
 from merope.errors import MeropeError
 from merope.files import only_process, require_folder
 from merope.geometry.poses import Poses

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 
 from merope.cameras import CameraModel
-from merope.data.clip import Clip
+from merope.data.clips.clip import Clip
 from merope.data.history.shards import HistoryError, whole_clip
 from merope.errors import TrajectoryError
 from merope.geometry.poses import Poses

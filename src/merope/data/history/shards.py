@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from merope.cameras import CameraModel
-from merope.data.strict_json import parse_json
+from merope.data.foreign_files.strict_json import parse_json
 from merope.errors import MeropeError
 from merope.files import atomic_folder
 

@@ -15,7 +15,7 @@ from merope.adapters.flow import predict_velocity
 from merope.adapters.spec import VideoSpec
 from merope.adapters.wan import CameraAdapter
 from merope.cameras.rays import ViewRays
-from merope.evaluation.plots import new_figure
+from merope.evaluation.plots.canvas import new_figure
 from merope.files import atomic_path
 from merope.operators import Block, CameraOperator
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from merope.encodings.measures import BASELINES, BOUNDED
 from merope.evaluation.encodings.claims import ClaimsTable
-from merope.evaluation.plots import COLORS, new_figure
+from merope.evaluation.plots.canvas import COLORS, new_figure
 from merope.files import atomic_path
 
 if TYPE_CHECKING:

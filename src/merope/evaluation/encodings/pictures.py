@@ -12,7 +12,7 @@ from merope.cameras.rays import ViewRays
 from merope.encodings.base import CameraEncoding, FeatureEncoding
 from merope.encodings.pairwise import operator_of, without_warnings
 from merope.evaluation.encodings.pair_geometry import PairGeometry, frame_sweeps
-from merope.evaluation.plots import COLORS, new_figure
+from merope.evaluation.plots.canvas import COLORS, new_figure
 from merope.files import atomic_path
 
 if TYPE_CHECKING:

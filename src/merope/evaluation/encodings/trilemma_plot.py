@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from merope.evaluation.encodings.trilemma import EncodingPlace, Trilemma
-from merope.evaluation.plots import COLORS, new_figure
+from merope.evaluation.plots.canvas import COLORS, new_figure
 from merope.files import atomic_path
 
 # Places below are drawn here: rounding on one axis, blindness on the other.

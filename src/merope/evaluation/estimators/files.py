@@ -8,8 +8,8 @@ import torch
 from jaxtyping import UInt8
 
 from merope.cameras import CameraModel
-from merope.data.pose_files import load_pose_file
-from merope.data.pose_table import ReadOptions
+from merope.data.poses.files import load_pose_file
+from merope.data.poses.table import ReadOptions
 from merope.evaluation.estimators.base import Recovered, RecoveryFailed, Scale, fill_unregistered
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d, interpolate, smooth_l1_loss
 from tqdm import tqdm
 
-from merope.data.latents import LatentCodec, video_from_frames
+from merope.data.caches.latents import LatentCodec, video_from_frames
 from merope.errors import CheckpointMismatch
 from merope.evaluation.estimators.motion_network import STEP_SCALE, MotionNetwork, integrate_motion
 from merope.files import atomic_path, write_text_atomically

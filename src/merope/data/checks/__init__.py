@@ -1,0 +1,1 @@
+"""Whether clips, caches and poses are what they say (docs/data.md)."""

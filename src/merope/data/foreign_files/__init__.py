@@ -1,0 +1,1 @@
+"""Reading what others wrote: strict JSON, record streams, paths that stay inside their folder."""

@@ -1,0 +1,1 @@
+"""The tables of nuScenes, read without its devkit."""

@@ -1,0 +1,1 @@
+"""Files of camera poses: formats, conventions, conversion and inspection (docs/pose-files.md)."""

@@ -1,0 +1,1 @@
+"""Which clips, and how often: motion statistics, prototypes, splits, the balanced sampler."""

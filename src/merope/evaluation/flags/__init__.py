@@ -1,0 +1,1 @@
+"""What the metrics cannot see, found and named."""

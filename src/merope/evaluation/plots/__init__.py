@@ -1,0 +1,1 @@
+"""Paths, errors and motions as pictures."""

@@ -1,0 +1,1 @@
+"""What an evaluation writes: the page, its figures and tables."""

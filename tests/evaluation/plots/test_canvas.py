@@ -1,0 +1,105 @@
+"""Plots: equal metres on both axes, the right line styles, the right lines through the right points."""
+
+import builtins
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from merope.errors import MissingDependency
+from merope.evaluation.plots.canvas import draw_bev, draw_errors, fit_line, plot_bev, plot_metres
+from tests.evaluation.trajectories import perturbed, straight, turning
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'merope[plot]'")
+
+
+def pixels_per_metre(axes):
+    axes.figure.canvas.draw()
+    origin, right, up = (axes.transData.transform(point) for point in ((0, 0), (1, 0), (0, 1)))
+    return right[0] - origin[0], up[1] - origin[1]
+
+
+@pytest.mark.parametrize(
+    "commanded", [straight(49, step=4.0), turning(49, turn_deg=160), straight(5, step=0.0)]
+)
+def test_a_metre_is_as_long_across_as_along(commanded):
+    axes = draw_bev(commanded, {"noisy": perturbed(commanded, 1)}).axes[0]
+    across, along = pixels_per_metre(axes)
+    assert across == pytest.approx(along, rel=0.01)
+
+
+def test_commanded_is_solid_and_recovered_is_dashed_and_both_start_at_the_first_camera():
+    axes = draw_bev(turning(20), {"a": perturbed(turning(20), 1), "b": perturbed(turning(20), 2)}).axes[0]
+    lines = {line.get_label(): line for line in axes.lines}
+    assert lines["commanded"].get_linestyle() == "-"
+    assert {lines["a"].get_linestyle(), lines["b"].get_linestyle()} == {"--"}
+    assert lines["a"].get_color() != lines["b"].get_color()
+    for label in ("commanded", "a", "b"):
+        assert (lines[label].get_xdata()[0], lines[label].get_ydata()[0]) == (0, 0)
+    assert "(m)" in axes.get_xlabel()
+    assert "(m)" in axes.get_ylabel()
+    # A right turn ends to the right, ahead.
+    assert lines["commanded"].get_xdata()[-1] > 0
+    assert lines["commanded"].get_ydata()[-1] > 0
+
+
+def test_scale_alignment_is_stated_in_the_legend():
+    commanded = turning(20)
+    axes = draw_bev(commanded, {"half": commanded.scaled(0.5)}, align_scale=True).axes[0]
+    half = axes.lines[1]
+    assert half.get_label() == "half (× s* = 2)"
+    np.testing.assert_allclose(half.get_ydata(), axes.lines[0].get_ydata(), atol=1e-9)
+
+
+def test_plot_bev_writes_a_picture(tmp_path):
+    plot_bev(tmp_path / "new" / "bev.png", turning(), {"a": perturbed(turning(), 1)}, title="A turn")
+    assert min(Image.open(tmp_path / "new" / "bev.png").size) > 400
+    plot_bev(tmp_path / "bev.svg", turning(), {"a": turning()})
+    assert "<svg" in (tmp_path / "bev.svg").read_text()
+
+
+def test_error_plot_shades_given_frames():
+    figure = draw_errors(turning(20), {"a": perturbed(turning(20), 1)}, first_generated=9)
+    assert len(figure.axes) == 2
+    assert len(figure.axes[0].patches) == 1
+    assert len(figure.axes[0].lines[0].get_xdata()) == 20
+
+
+def test_a_line_is_fitted_as_by_hand():
+    line = fit_line(np.array([0.0, 1.0, 2.0]), np.array([1.0, 2.0, 6.0]))
+    # Means 1 and 3; slope (2 + 3) / 2; residuals 0.5, -1, 0.5 against a total of 14.
+    assert (line.slope, line.intercept) == (pytest.approx(2.5), pytest.approx(0.5))
+    assert line.r_squared == pytest.approx(1 - 1.5 / 14)
+
+
+def test_a_line_needs_two_different_points():
+    with pytest.raises(ValueError, match="all the same"):
+        fit_line(np.array([1.0, 1.0]), np.array([0.0, 2.0]))
+    with pytest.raises(ValueError, match="equal length >= 2"):
+        fit_line(np.array([1.0]), np.array([0.0]))
+
+
+def test_metres_plot_returns_the_lines_it_drew(tmp_path):
+    commanded = {"with": [1.0, 2.0, 4.0], "without": [1.0, 2.0, 4.0]}
+    recovered = {"with": [1.1, 2.1, 4.1], "without": [3.0, 3.0, 3.0]}
+    lines = plot_metres(tmp_path / "metres.png", commanded, recovered)
+    assert lines["with"].slope == pytest.approx(1)
+    assert lines["with"].r_squared == pytest.approx(1)
+    assert (lines["without"].slope, lines["without"].r_squared) == (pytest.approx(0), 0.0)
+    assert (tmp_path / "metres.png").stat().st_size > 1000
+    with pytest.raises(ValueError, match="labels must agree"):
+        plot_metres(tmp_path / "x.png", commanded, {"with": [1.0, 2.0, 3.0]})
+
+
+def test_without_matplotlib_the_error_names_the_extra(monkeypatch, tmp_path):
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingDependency, match=r"merope\[plot\]"):
+        plot_bev(tmp_path / "bev.png", turning(), {})
+    assert not list(tmp_path.iterdir())
