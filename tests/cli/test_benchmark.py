@@ -58,7 +58,7 @@ def test_metres_are_kept_where_the_drawing_fails(tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise OSError("no space left")
 
-    monkeypatch.setattr("merope.evaluation.plots.canvas.plot_metres", fail)
+    monkeypatch.setattr("merope.evaluation.plots.metres.plot_metres", fail)
     with pytest.raises(OSError, match="no space left"):
         benchmark("metres", tmp_path / "out", "--worlds", "1")
     assert len(strict_json(tmp_path / "out" / "metres.json")["commanded"]) == 3

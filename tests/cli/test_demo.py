@@ -224,10 +224,10 @@ def test_a_negative_seed_is_refused(tmp_path, capsys):
 def test_every_picture_is_drawn_once(tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(
-        "merope.evaluation.plots.canvas.plot_bev", lambda path, *args, **kwargs: drawn.append(path.name)
+        "merope.evaluation.plots.bev.plot_bev", lambda path, *args, **kwargs: drawn.append(path.name)
     )
     assert demo(tmp_path / "out") == 0
-    assert drawn == ["bev-left.png", "bev-right.png"]
+    assert drawn == ["bev.png", "bev-left.png", "bev-right.png"]
     assert (tmp_path / "out" / "bev.png").stat().st_size > 1000
 
 

@@ -124,7 +124,7 @@ def _metres(
     from tqdm import tqdm
 
     from merope.cli import street
-    from merope.evaluation.plots.canvas import fit_line, plot_metres
+    from merope.evaluation.plots.metres import fit_line, plot_metres
     from merope.files import write_text_atomically
     from merope.recipes.held_out import metres_commands
 

@@ -1,5 +1,6 @@
 """``merope demo``: a commanded drive in, a video that follows it out, scored."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,7 @@ from merope.cli.pose_options import Format, Unit
 
 if TYPE_CHECKING:
     from merope.adapters.spec import VideoSpec
+    from merope.data.clips.video import Frames
     from merope.geometry.poses import Poses
 
 
@@ -39,7 +41,7 @@ def demo(
         times: File with the time of each pose in seconds, one a line, such as KITTI's times.txt; in place of the rate.
         unit: What a length of 1 is in the file, where neither the file nor its format says so; the demo takes m.
         scale: Metres per unit of the file.
-        output: Folder for video.mp4, frames, bev.png, metrics.json and report.html.
+        output: Folder for video.mp4, frames, bev.png, figures, results.json and report.html.
         seed: Which of the worlds that no model was trained on, and of the noise.
         steps: Denoising steps.
         weights: Folder with other weights (merope, native, estimator.safetensors).
@@ -47,12 +49,15 @@ def demo(
     require("matplotlib", purpose="the demo")
     if seed < 0:
         raise ValueError(f"--seed must be >= 0; got {seed}.")
+    from merope.adapters.command import spec_lens
     from merope.cli import street
     from merope.data.clips.overlay import draw_path_inset, enlarge, side_by_side
     from merope.data.clips.video import write_frames, write_video
     from merope.data.poses.files import write_poses
-    from merope.evaluation.plots.canvas import plot_bev
+    from merope.evaluation.estimators.base import Recovered
+    from merope.evaluation.plots.bev import plot_bev
     from merope.evaluation.report.page import write_report
+    from merope.evaluation.runs.run import RunClip, ScoredRun
     from merope.recipes.held_out import DEMO_SEED
 
     folder = weights or street.WEIGHTS
@@ -99,18 +104,35 @@ def demo(
         write_video(output / f"video{suffix}.mp4", shown, fps=spec.fps)
         write_frames(output / f"frames{suffix}", generated)
         paths = {label: poses[index] for label, poses in recovered.items()}
-        if suffix:  # The report draws that of the command itself.
-            plot_bev(output / f"bev{suffix}.png", clip.poses, paths, title=clip.clip_id)
+        plot_bev(output / f"bev{suffix}.png", clip.poses, paths, title=clip.clip_id)
         write_poses(output / f"commanded{suffix}.txt", clip.poses, format="kitti")
         write_poses(output / f"recovered{suffix}.txt", paths[ours], format="kitti")
+    camera = spec_lens(spec)
+    truth = [clip.truth for clip in clips]
+    runs = [
+        ScoredRun(
+            label=label,
+            result=results[label],
+            reference=label == street.FLOOR,
+            clips=tuple(
+                RunClip(
+                    clip_id=clip.clip_id,
+                    commanded=clip.poses,
+                    recovered=Recovered.complete(found),
+                    first_generated=spec.prefix_frames,
+                    fps=spec.fps,
+                    lens=camera,
+                    frames=partial(_given, frames),
+                )
+                for clip, found, frames in zip(clips, poses, videos.get(label, truth), strict=True)
+            ),
+        )
+        for label, poses in recovered.items()
+    ]
     write_report(
         output,
-        list(results.values()),
+        runs,
         title="A commanded drive, generated and recovered",
-        commanded=clips[0].poses,
-        recovered={label: poses[0] for label, poses in recovered.items()},
-        first_generated=spec.prefix_frames,
-        references=(street.FLOOR,),
         notes=(
             f"World and noise seed {seed}, {steps} denoising steps, {spec.num_frames} frames at {spec.fps:g} Hz of which "
             f"{spec.prefix_frames} are given. Poses are recovered by a network trained on renders of other worlds; "
@@ -120,8 +142,14 @@ def demo(
     print()
     print(street.table(results))
     print(
-        f"\nmean over {len(clips)} videos; written to {output}: video.mp4, frames, bev.png, metrics.json, report.html"
+        f"\nmean over {len(clips)} videos; written to {output}: video.mp4, frames, bev.png, figures, "
+        "results.json, report.html"
     )
+
+
+def _given(frames: "Frames") -> "Frames":
+    """Frames that are at hand already, for who asks for them."""
+    return frames
 
 
 def _command(

@@ -69,7 +69,7 @@ def tiny_street(
     state = "finished" if trainer.step == config.steps else "stopped; the same command goes on"
     print(f"{state} at step {trainer.step}; the model is in {run / 'model'}")
     if find_spec("matplotlib") is not None:
-        from merope.evaluation.plots.canvas import plot_curves
+        from merope.evaluation.plots.curves import plot_curves
 
         plot_curves(run / "curves.png", {config.name: run / "log.jsonl"})
         print(f"losses are drawn in {run / 'curves.png'}")

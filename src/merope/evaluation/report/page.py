@@ -6,11 +6,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import Any
 
-from merope.evaluation.plots import canvas as plots
-from merope.evaluation.protocol import FLAGS, GAUGE, GENERATED, SPECS, MetricSpec
+from merope.evaluation.plots.bev import draw_bev
+from merope.evaluation.plots.canvas import png_bytes
+from merope.evaluation.plots.over_time import draw_errors
+from merope.evaluation.protocol import FLAGS, GAUGE, GENERATED, SPECS, Metric, MetricSpec
 from merope.evaluation.report.style import STYLE
 from merope.evaluation.result import EvaluationResult, FrameSet, Summary, format_value
+from merope.evaluation.runs.run import ScoredRun
 from merope.files import atomic_path, write_text_atomically
 from merope.geometry.poses import Poses
 
@@ -29,28 +33,38 @@ class ReportImage:
 
 def write_report(
     folder: str | Path,
-    results: Sequence[EvaluationResult],
+    runs: Sequence[ScoredRun | EvaluationResult],
     *,
     title: str = "Camera control, measured",
+    notes: Sequence[str] = (),
+    images: Sequence[ReportImage] = (),
+    comparisons: Sequence[Any] = (),
+    fidelity: Mapping[str, Mapping[str, Metric]] | None = None,
     commanded: Poses | None = None,
     recovered: Mapping[str, Poses] | None = None,
     first_generated: int | None = None,
     align_scale: bool = False,
     references: Collection[str] = (),
-    images: Sequence[ReportImage] = (),
-    notes: Sequence[str] = (),
 ) -> Path:
     """Write ``report.html``, ``metrics.json`` and, with trajectories, ``bev.png`` into ``folder``.
 
-    One row per result in the tables. ``commanded`` and ``recovered`` (by label) are drawn from above and
-    frame by frame; ``align_scale`` draws recovered paths after their s*. ``references`` are labels that do
-    not compete for the best value, such as a noise floor. ``images`` and ``notes`` are shown as given. The
-    HTML holds everything it shows and asks no other machine for anything. Returns its path.
+    One row per run in the tables; a reference does not compete for the best value. ``images`` and ``notes`` are
+    shown as given. The HTML holds everything it shows and asks no other machine for anything. Returns its path.
 
     Raises:
-        ValueError: if there is no result, or two carry the same label.
+        ValueError: if there is no run, or two carry the same label.
         MissingDependency: if trajectories are given and matplotlib is not installed.
     """
+    scored = [run for run in runs if isinstance(run, ScoredRun)]
+    results = [run.result if isinstance(run, ScoredRun) else run for run in runs]
+    references = [*references, *(run.label for run in scored if run.reference)]
+    shown = [run for run in scored if run.clips and run.clips[0].recovered is not None]
+    if shown and commanded is None:
+        clip = shown[0].clips[0]
+        commanded, first_generated = clip.commanded, clip.first_generated
+        recovered = {
+            run.label: run.clips[0].recovered.poses for run in shown if run.clips[0].recovered is not None
+        }
     labels = [result.label for result in results]
     if not results or len(set(labels)) != len(labels):
         raise ValueError(f"results must hold at least one result, each with its own label, got {labels}.")
@@ -62,10 +76,10 @@ def write_report(
     sections = [_intro(results, notes), _table_section("Results", results, "all", references)]
     figures = [_inline_file(image) for image in images]
     if commanded is not None and recovered:
-        bev = plots.png_bytes(plots.draw_bev(commanded, recovered, align_scale=align_scale))
+        bev = png_bytes(draw_bev(commanded, recovered, align_scale=align_scale))
         with atomic_path(folder / "bev.png") as temporary:
             temporary.write_bytes(bev)
-        errors = plots.draw_errors(commanded, recovered, first_generated=first_generated)
+        errors = draw_errors(commanded, recovered, first_generated=first_generated)
         figures.append(
             _figure(
                 _data_uri(bev, "image/png"), "From above: commanded path solid, recovered dashed, in metres."
@@ -73,7 +87,7 @@ def write_report(
         )
         figures.append(
             _figure(
-                _data_uri(plots.png_bytes(errors), "image/png"),
+                _data_uri(png_bytes(errors), "image/png"),
                 "Error of every frame; frames that were given are shaded.",
             )
         )

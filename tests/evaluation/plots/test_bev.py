@@ -1,4 +1,4 @@
-"""Plots: equal metres on both axes, the right line styles, the right lines through the right points."""
+"""Paths from above: equal metres on both axes, the right line styles."""
 
 import builtins
 
@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from merope.errors import MissingDependency
-from merope.evaluation.plots.canvas import draw_bev, draw_errors, fit_line, plot_bev, plot_metres
+from merope.evaluation.plots.bev import draw_bev, plot_bev
 from tests.evaluation.trajectories import perturbed, straight, turning
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'merope[plot]'")
@@ -56,39 +56,6 @@ def test_plot_bev_writes_a_picture(tmp_path):
     assert min(Image.open(tmp_path / "new" / "bev.png").size) > 400
     plot_bev(tmp_path / "bev.svg", turning(), {"a": turning()})
     assert "<svg" in (tmp_path / "bev.svg").read_text()
-
-
-def test_error_plot_shades_given_frames():
-    figure = draw_errors(turning(20), {"a": perturbed(turning(20), 1)}, first_generated=9)
-    assert len(figure.axes) == 2
-    assert len(figure.axes[0].patches) == 1
-    assert len(figure.axes[0].lines[0].get_xdata()) == 20
-
-
-def test_a_line_is_fitted_as_by_hand():
-    line = fit_line(np.array([0.0, 1.0, 2.0]), np.array([1.0, 2.0, 6.0]))
-    # Means 1 and 3; slope (2 + 3) / 2; residuals 0.5, -1, 0.5 against a total of 14.
-    assert (line.slope, line.intercept) == (pytest.approx(2.5), pytest.approx(0.5))
-    assert line.r_squared == pytest.approx(1 - 1.5 / 14)
-
-
-def test_a_line_needs_two_different_points():
-    with pytest.raises(ValueError, match="all the same"):
-        fit_line(np.array([1.0, 1.0]), np.array([0.0, 2.0]))
-    with pytest.raises(ValueError, match="equal length >= 2"):
-        fit_line(np.array([1.0]), np.array([0.0]))
-
-
-def test_metres_plot_returns_the_lines_it_drew(tmp_path):
-    commanded = {"with": [1.0, 2.0, 4.0], "without": [1.0, 2.0, 4.0]}
-    recovered = {"with": [1.1, 2.1, 4.1], "without": [3.0, 3.0, 3.0]}
-    lines = plot_metres(tmp_path / "metres.png", commanded, recovered)
-    assert lines["with"].slope == pytest.approx(1)
-    assert lines["with"].r_squared == pytest.approx(1)
-    assert (lines["without"].slope, lines["without"].r_squared) == (pytest.approx(0), 0.0)
-    assert (tmp_path / "metres.png").stat().st_size > 1000
-    with pytest.raises(ValueError, match="labels must agree"):
-        plot_metres(tmp_path / "x.png", commanded, {"with": [1.0, 2.0, 3.0]})
 
 
 def test_without_matplotlib_the_error_names_the_extra(monkeypatch, tmp_path):

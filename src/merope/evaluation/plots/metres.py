@@ -1,0 +1,91 @@
+"""Recovered against commanded metres: points, a line for each method, its slope and R^2."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from merope.evaluation.plots.canvas import cycle, equal_metres, new_figure
+from merope.files import atomic_path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A least-squares line of recovered on commanded metres, and the share of variance it explains."""
+
+    slope: float
+    intercept: float
+    r_squared: float
+
+
+def fit_line(commanded: Float[np.ndarray, "point"], recovered: Float[np.ndarray, "point"]) -> Line:
+    """Ordinary least squares of recovered on commanded, with intercept; R^2 is 1 - residual / total variance.
+
+    Raises:
+        ValueError: below two points, or where all commanded values are the same.
+    """
+    x, y = np.asarray(commanded, dtype=np.float64), np.asarray(recovered, dtype=np.float64)
+    if x.shape != y.shape or x.ndim != 1 or len(x) < 2:
+        raise ValueError(
+            f"commanded and recovered must be two lists of equal length >= 2, got {x.shape} and {y.shape}."
+        )
+    spread = ((x - x.mean()) ** 2).sum()
+    if spread == 0:
+        raise ValueError(
+            "commanded metres are all the same: no line can be fitted. Vary the commanded scale."
+        )
+    slope = ((x - x.mean()) * (y - y.mean())).sum() / spread
+    intercept = y.mean() - slope * x.mean()
+    total = ((y - y.mean()) ** 2).sum()
+    residual = ((y - slope * x - intercept) ** 2).sum()
+    return Line(
+        slope=float(slope),
+        intercept=float(intercept),
+        r_squared=float(1 - residual / total) if total > 0 else 0.0,
+    )
+
+
+def plot_metres(
+    path: str | Path,
+    commanded: Mapping[str, Sequence[float]],
+    recovered: Mapping[str, Sequence[float]],
+    *,
+    title: str | None = None,
+    quantity: str = "distance travelled",
+) -> dict[str, Line]:
+    """Scatter recovered against commanded metres, one colour per label, each with its line, slope and R^2.
+
+    The thin grey line is the ideal: one metre out for each metre in. Returns the fitted lines by label.
+
+    Raises:
+        ValueError: if the labels differ, or a line cannot be fitted.
+        MissingDependency: if matplotlib is not installed.
+    """
+    if commanded.keys() != recovered.keys():
+        raise ValueError(f"labels must agree, got {sorted(commanded)} and {sorted(recovered)}.")
+    figure = new_figure(6.0, 5.6)
+    axes = figure.add_subplot()
+    lines = {}
+    values = [value for side in (commanded, recovered) for points in side.values() for value in points]
+    low, high = min(0.0, *values), max(values)
+    axes.plot([low, high], [low, high], color="#999999", lw=1, label="1 m out per metre in")
+    for (label, points), color in zip(commanded.items(), cycle(len(commanded)), strict=True):
+        x, y = np.asarray(points, dtype=np.float64), np.asarray(recovered[label], dtype=np.float64)
+        line = lines[label] = fit_line(x, y)
+        text = f"{label}: slope {line.slope:.3f}, R² {line.r_squared:.3f}"
+        axes.scatter(x, y, s=22, color=color, alpha=0.75, linewidths=0, label=text)
+        ends = np.array([x.min(), x.max()])
+        axes.plot(ends, line.slope * ends + line.intercept, color=color, lw=1.4, ls="--")
+    equal_metres(axes)
+    axes.set_xlabel(f"commanded {quantity} (m)")
+    axes.set_ylabel(f"recovered {quantity} (m)")
+    axes.grid(color="#dddddd", lw=0.6)
+    axes.set_axisbelow(True)
+    axes.legend(frameon=False, loc="upper left", fontsize=9)
+    if title:
+        axes.set_title(title, fontsize=11)
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, dpi=150)
+    return lines
