@@ -1,7 +1,12 @@
 """What recovers camera poses from frames: the protocol every estimator follows, and what it hands back."""
 
+import dataclasses
+import hashlib
+import importlib.metadata
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -53,6 +58,9 @@ class PoseEstimator(Protocol):
     """Frames and lens in, trajectory out. An estimator never sees the command.
 
     Raises `RecoveryFailed` where the frames do not hold enough to recover a trajectory.
+
+    ``identity`` is everything beside frames, lens and frame rate that the answer depends on, in JSON types: name,
+    options, versions of packages, sha256 of weights. Poses recovered earlier are used again while it stays the same.
     """
 
     name: str
@@ -62,6 +70,75 @@ class PoseEstimator(Protocol):
     ) -> Recovered:
         """Recover one pose per frame, in OpenCV axes, in any world frame."""
         ...
+
+    def identity(self) -> dict[str, Any]:
+        """What the answer depends on beside the arguments of `estimate`; see `identity_of`."""
+        ...
+
+
+def identity_of(
+    name: str,
+    options: Mapping[str, Any],
+    *,
+    packages: Sequence[str] = (),
+    weights: Path | None = None,
+    weights_sha256: str | None = None,
+) -> dict[str, Any]:
+    """An estimator's identity in JSON types: name, options, versions of this library and of ``packages``, hash of weights.
+
+    A package that is not installed has the version None. Arrays among the options are given by their sha256.
+    """
+    versions = {package: _version(package) for package in ("merope", *packages)}
+    if weights is not None:
+        weights_sha256 = sha256_of_path(weights)
+    return {
+        "name": name,
+        "options": {key: _plain(value) for key, value in sorted(options.items())},
+        "versions": versions,
+        "weights_sha256": weights_sha256,
+    }
+
+
+def sha256_of_path(path: Path) -> str:
+    """The sha256 of a file's bytes, or of the names and bytes of all files in a folder, in order of their names."""
+    digest = hashlib.sha256()
+    if path.is_dir():
+        for file in sorted(file for file in path.rglob("*") if file.is_file()):
+            digest.update(f"{file.relative_to(path).as_posix()}\0{sha256_of_path(file)}\0".encode())
+        return digest.hexdigest()
+    with path.open("rb") as stream:
+        while block := stream.read(2**22):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _plain(value: Any) -> Any:
+    """``value`` in JSON types."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Tensor):
+        value = value.detach().cpu().numpy()
+    if isinstance(value, np.ndarray):
+        head = f"{value.dtype.str} {list(value.shape)} ".encode()
+        return {"sha256": hashlib.sha256(head + np.ascontiguousarray(value).tobytes()).hexdigest()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, Sequence):
+        return [_plain(entry) for entry in value]
+    raise TypeError(
+        f"an estimator's identity holds JSON types, arrays and dataclasses, got {type(value).__name__}."
+    )
 
 
 def fill_unregistered(poses: Poses, frame_ids: list[int], num_frames: int) -> Poses:

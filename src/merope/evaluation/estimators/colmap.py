@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from PIL import Image
 
 from merope.cameras import CameraModel, KannalaBrandt, OpenCV, Pinhole, UnifiedCamera
 from merope.errors import MissingDependency
-from merope.evaluation.estimators.base import Recovered, RecoveryFailed, fill_unregistered
+from merope.evaluation.estimators.base import Recovered, RecoveryFailed, fill_unregistered, identity_of
 from merope.geometry.poses import Poses
 
 Matching = Literal["exhaustive", "sequential"]
@@ -90,6 +90,11 @@ class ColmapEstimator:
                 f"mean reprojection error {reconstruction.compute_mean_reprojection_error():.2f} px",
             ),
         )
+
+    def identity(self) -> dict[str, Any]:
+        """Every option, and the version of pycolmap."""
+        options = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "name"}
+        return identity_of(self.name, options, packages=["pycolmap"])
 
     def _reconstruct(
         self, pycolmap: Any, folder: Path, frames: np.ndarray, model: str, parameters: list[float]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,7 +11,14 @@ from jaxtyping import UInt8
 from merope.cameras import CameraModel
 from merope.data.poses.files import load_pose_file
 from merope.data.poses.table import ReadOptions
-from merope.evaluation.estimators.base import Recovered, RecoveryFailed, Scale, fill_unregistered
+from merope.evaluation.estimators.base import (
+    Recovered,
+    RecoveryFailed,
+    Scale,
+    fill_unregistered,
+    identity_of,
+    sha256_of_path,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,3 +64,8 @@ class PoseFileEstimator:
             fill="none needed" if bool(registered.all()) else "interpolated, nearest pose held at the ends",
             notes=notes,
         )
+
+    def identity(self) -> dict[str, Any]:
+        """The bytes of the file (of all files of a folder), and how they are read."""
+        options = {"format": self.format, "read_options": self.options or ReadOptions(), "scale": self.scale}
+        return identity_of(self.name, options | {"poses_sha256": sha256_of_path(self.path)})

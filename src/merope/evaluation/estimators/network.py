@@ -1,5 +1,6 @@
 """Pose recovery for the procedural world's small frames, by a network that was trained on renders only."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,16 @@ from safetensors.torch import save_file
 
 from merope.cameras import CameraModel
 from merope.errors import CheckpointMismatch
-from merope.evaluation.estimators.base import Recovered, RecoveryFailed
+from merope.evaluation.estimators.base import Recovered, RecoveryFailed, identity_of
 from merope.evaluation.estimators.motion_network import MotionNetwork, integrate_motion
 from merope.files import atomic_path
 from merope.geometry.poses import Poses
 from merope.geometry.rotations import project_to_so3
 
 _FORMAT = "merope-motion-network-1"
+
+SHIPPED_WEIGHTS = Path(__file__).resolve().parents[2] / "weights" / "tiny-street" / "estimator.safetensors"
+"""The network that comes with the package, for clips of the procedural street."""
 
 
 class NetworkEstimator:
@@ -63,6 +67,15 @@ class NetworkEstimator:
         video = torch.from_numpy(np.ascontiguousarray(frames)).movedim(-1, 1).float()[None] / 127.5 - 1
         rotations, centers = integrate_motion(self.network(video).double())
         return Recovered.complete(Poses(R_world_cam=project_to_so3(rotations[0]), center_world=centers[0]))
+
+    def identity(self) -> dict[str, Any]:
+        """Lens, rate and the values of all weights, so that a network in memory and its file in half precision differ."""
+        digest = hashlib.sha256()
+        for name, value in sorted(self.network.state_dict().items()):
+            array = value.detach().cpu().contiguous().numpy()
+            digest.update(f"{name} {array.dtype.str} {list(array.shape)} ".encode() + array.tobytes())
+        options = {"camera": self.camera, "fps": self.fps}
+        return identity_of(self.name, options, packages=["torch"], weights_sha256=digest.hexdigest())
 
     def save(self, path: str | Path) -> None:
         """Write weights in half precision, with lens, rate and training summary in the metadata."""

@@ -1,6 +1,8 @@
 """The motion network behind lenses that it was not trained for: frames go through their rays into its own lens."""
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import UInt8
@@ -8,7 +10,7 @@ from jaxtyping import UInt8
 from merope.cameras import CameraModel
 from merope.cameras.resampling import resample_frames
 from merope.evaluation.estimators.base import Recovered, RecoveryFailed
-from merope.evaluation.estimators.network import NetworkEstimator
+from merope.evaluation.estimators.network import SHIPPED_WEIGHTS, NetworkEstimator
 
 # With less of its picture a network that never saw black borders reads mostly those.
 _MIN_COVERED = 0.5
@@ -27,6 +29,20 @@ class ResampledNetworkEstimator:
     def __init__(self, network: NetworkEstimator) -> None:
         self.network = network
         self.camera = CameraModel.from_dict(network.camera)
+
+    @classmethod
+    def load(cls, path: str | Path | None = None) -> "ResampledNetworkEstimator":
+        """Read what `NetworkEstimator.save` wrote; None takes the network that comes with the package.
+
+        Raises:
+            CheckpointMismatch: if the file is something else, or lacks part of what `NetworkEstimator.save` writes.
+        """
+        return cls(NetworkEstimator.load(SHIPPED_WEIGHTS if path is None else path))
+
+    def identity(self) -> dict[str, Any]:
+        """The network's own, marked as one that resamples."""
+        own = self.network.identity()
+        return {**own, "options": {**own["options"], "resampled_into_own_lens": True}}
 
     def estimate(
         self, frames: UInt8[np.ndarray, "time height width 3"], camera: CameraModel, *, fps: float
