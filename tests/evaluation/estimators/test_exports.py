@@ -20,7 +20,7 @@ def test_an_estimator_from_the_folder_follows_the_protocol():
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(AttributeError, match="ColmapEstimator, .*NetworkEstimator, PoseFileEstimator"):
+    with pytest.raises(AttributeError, match=r"ColmapEstimator, .*NetworkEstimator, PoseFileEstimator"):
         _ = estimators.Guess
 
 
