@@ -1,17 +1,28 @@
 """What an evaluation hands back: every number with unit and protocol, every exclusion counted, no bare NaN."""
 
 import json
+import math
+import re
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from merope.evaluation.benchmarks.verdict import Verdict
 from merope.evaluation.bootstrap import Interval, mean_interval, pooled_auc_interval
 from merope.evaluation.metrics.pairs import PairCounts
 from merope.evaluation.protocol import AUC_THRESHOLDS_DEG, FLAGS, GAUGE, GENERATED, SPECS, Metric
 from merope.files import write_text_atomically
 
+FORMAT = "merope-evaluation-1"
+"""What files of results say of themselves; another number is another layout."""
 FrameSet = Literal["all", "generated"]
-_POOLED = {f"auc_{threshold}{suffix}" for threshold in AUC_THRESHOLDS_DEG for suffix in ("", "_oriented")}
+POOLED = {
+    f"auc_{threshold}{suffix}": (threshold, suffix != "")
+    for threshold in AUC_THRESHOLDS_DEG
+    for suffix in ("", "_oriented")
+}
+"""Metrics that are pooled over the pairs of all clips, with threshold in degrees and whether direction counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +63,7 @@ class ClipResult:
 
     ``all`` covers every frame, the given prefix included (the paper's T); ``generated`` only the frames from
     ``first_generated`` on, None where that was not given. ``flags`` maps each raised flag to its words.
+    ``commanded_digest`` (`digest_of_command`) tells two commands apart when runs are compared.
     """
 
     clip_id: str
@@ -63,6 +75,7 @@ class ClipResult:
     all: Scores
     generated: Scores | None
     flags: dict[str, str]
+    commanded_digest: str | None = None
 
     def __getattr__(self, name: str) -> float | None:
         # Only reached for names that are no field: result.rot_deg reads result.all.values["rot_deg"].
@@ -75,6 +88,10 @@ class ClipResult:
         """Whether s* <= 0: the recovered motion runs against the command, which rot, tr and AUC cannot see."""
         return "reversed" in self.flags
 
+    def scores(self, frames: FrameSet) -> Scores | None:
+        """The scores over all frames, or over generated ones where there are such."""
+        return self.all if frames == "all" else self.generated
+
     def to_dict(self) -> dict[str, Any]:
         """JSON types only, no NaN."""
         return {
@@ -82,7 +99,9 @@ class ClipResult:
             "num_frames": self.num_frames,
             "num_registered": self.num_registered,
             "first_generated": self.first_generated,
+            "angle_method": self.angle_method,
             "commanded_unit": self.unit,
+            "commanded_digest": self.commanded_digest,
             "flags": dict(self.flags),
             "all_frames": self.all.to_dict(),
             "generated_frames": None if self.generated is None else self.generated.to_dict(),
@@ -91,13 +110,18 @@ class ClipResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """One metric over the clips: mean (pooled for AUC), median over clips, bootstrap interval, exclusions."""
+    """One metric over the clips: mean (pooled for AUC), median over clips, bootstrap interval, exclusions.
+
+    ``excluded`` counts the clips that the figure leaves out, by reason; numbers of one clip, which stand in
+    brackets in its own reason, are left out of these.
+    """
 
     metric: Metric
     median: float | None
     interval: Interval | None
     num_clips: int
     num_excluded: int
+    excluded: dict[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON types only."""
@@ -109,6 +133,7 @@ class Summary:
             "interval": None if interval is None else [interval.low, interval.high],
             "num_clips": self.num_clips,
             "num_excluded": self.num_excluded,
+            "excluded": dict(self.excluded),
             "reason": self.metric.reason,
             "protocol": self.metric.protocol,
         }
@@ -116,7 +141,15 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationResult:
-    """Scores over a set of clips, with the protocol and settings they were made under."""
+    """Scores over a set of clips, with the protocol and settings they were made under.
+
+    ``num_expected`` is how many clips there should have been, where that is known: a mean over 98 of 100 says so.
+    ``verdict`` is what a benchmark says of the run. ``settings`` are JSON types; they come back from a file as
+    they went.
+
+    Raises:
+        ValueError: if a clip id comes twice, or more clips came than were expected.
+    """
 
     clips: tuple[ClipResult, ...]
     label: str = "estimate"
@@ -125,10 +158,47 @@ class EvaluationResult:
     seed: int = 0
     num_resamples: int = 1000
     settings: dict[str, Any] = field(default_factory=dict)
+    num_expected: int | None = None
+    verdict: Verdict | None = None
+
+    def __post_init__(self) -> None:
+        repeated = [clip for clip, times in Counter(clip.clip_id for clip in self.clips).items() if times > 1]
+        if repeated:
+            raise ValueError(
+                f"clips must have ids of their own, and {len(repeated)} came more than once, such as {repeated[0]!r}. "
+                "Drop the repeats: a clip that counts twice changes every mean."
+            )
+        came = len(self.clips) + self.num_skipped
+        if self.num_expected is not None and came > self.num_expected:
+            raise ValueError(
+                f"num_expected must count every clip that came, skipped ones included: {self.num_expected} were "
+                f"expected and {came} came."
+            )
+
+    @property
+    def expected(self) -> int:
+        """How many clips there should be: ``num_expected``, or those that came, skipped ones included."""
+        return len(self.clips) + self.num_skipped if self.num_expected is None else self.num_expected
+
+    @property
+    def num_missing(self) -> int:
+        """Clips that were expected and did not come at all."""
+        return self.expected - len(self.clips) - self.num_skipped
+
+    def clip(self, clip_id: str) -> ClipResult:
+        """The clip of this id.
+
+        Raises:
+            KeyError: if there is none.
+        """
+        for clip in self.clips:
+            if clip.clip_id == clip_id:
+                return clip
+        raise KeyError(f"{self.label} has no clip {clip_id!r}")
 
     def summary(self, frames: FrameSet = "all") -> dict[str, Summary]:
         """Mean, median, interval and exclusions of every metric; empty for "generated" where no clip has it."""
-        scores = [clip.all if frames == "all" else clip.generated for clip in self.clips]
+        scores = [clip.scores(frames) for clip in self.clips]
         present = [score for score in scores if score is not None]
         if not present:
             return {}
@@ -138,10 +208,14 @@ class EvaluationResult:
         spec = SPECS[key]
         values = [score.values.get(key) for score in scores]
         defined = sorted(value for value in values if value is not None)
-        reasons = sorted({score.reasons[key] for score in scores if key in score.reasons})
+        why = [
+            score.reasons.get(key, "not computed")
+            for score, value in zip(scores, values, strict=True)
+            if value is None
+        ]
         interval, value = None, None
-        if key in _POOLED:
-            threshold, oriented = int(key.split("_")[1]), key.endswith("oriented")
+        if key in POOLED:
+            threshold, oriented = POOLED[key]
             pooled = sum((score.pairs for score in scores[1:]), start=scores[0].pairs)
             value = pooled.auc_percent(threshold, oriented=oriented)
             counts = [score.pairs for score in scores]
@@ -149,16 +223,20 @@ class EvaluationResult:
                 counts, threshold, oriented=oriented, seed=self.seed, num_resamples=self.num_resamples
             )
         elif defined:
-            value = sum(defined) / len(defined)
+            value = math.fsum(defined) / len(defined)
             interval = mean_interval(defined, seed=self.seed, num_resamples=self.num_resamples)
         return Summary(
             metric=Metric(
-                value=value, unit=spec.unit, protocol=spec.protocol, reason="; ".join(reasons) or None
+                value=value,
+                unit=spec.unit,
+                protocol=spec.protocol,
+                reason="; ".join(sorted(set(why))) or None,
             ),
             median=_median(defined),
             interval=interval,
             num_clips=len(defined),
-            num_excluded=len(values) - len(defined),
+            num_excluded=len(why),
+            excluded=dict(sorted(Counter(without_numbers(reason) for reason in why).items())),
         )
 
     @property
@@ -176,17 +254,22 @@ class EvaluationResult:
         """Everything as JSON types: protocol, settings, summaries, flags, and every clip."""
         generated = self.summary("generated")
         return {
+            "format": FORMAT,
             "label": self.label,
             "protocol": {
                 "gauge": GAUGE,
                 "generated_frames": GENERATED,
                 "on_failure": self.on_failure,
                 "interval": f"95 % percentile bootstrap over clips, {self.num_resamples} resamples, seed {self.seed}",
+                "seed": self.seed,
+                "num_resamples": self.num_resamples,
             },
             "settings": dict(self.settings),
             "num_clips": len(self.clips),
             "num_skipped": self.num_skipped,
+            "num_expected": self.num_expected,
             "success_rate": self.success_rate,
+            "verdict": None if self.verdict is None else self.verdict.to_dict(),
             "metrics": {key: summary.to_dict() for key, summary in self.summary().items()},
             "metrics_generated_frames": {key: summary.to_dict() for key, summary in generated.items()}
             or None,
@@ -196,8 +279,12 @@ class EvaluationResult:
         }
 
     def to_json(self) -> str:
-        """`to_dict` as text; refuses NaN and infinity rather than writing them."""
-        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+        """`to_dict` as text; `read_results` takes it too.
+
+        Raises:
+            ValueError: if a number is NaN or infinite, which JSON has no word for.
+        """
+        return strict_json(self.to_dict())
 
     def write_json(self, path: str | Path) -> None:
         """Write `to_json` to ``path`` in one step."""
@@ -205,7 +292,44 @@ class EvaluationResult:
 
     def table(self) -> str:
         """A plain-text table: value, interval, median, unit and exclusions of each metric, then the flags in words."""
+        from merope.evaluation.result_table import table_text
+
         return table_text(self)
+
+
+def strict_json(content: Any) -> str:
+    """JSON text without NaN and infinity.
+
+    Raises:
+        ValueError: naming the place of the first such number.
+    """
+    try:
+        return json.dumps(content, indent=2, allow_nan=False)
+    except ValueError:
+        place = _place_of_nan(content, "")
+        if place is None:
+            raise
+        raise ValueError(
+            f"results must hold finite numbers, and {place} is not one. An undefined value is None, with a reason."
+        ) from None
+
+
+def _place_of_nan(content: Any, place: str) -> str | None:
+    if isinstance(content, float):
+        return None if math.isfinite(content) else place.lstrip(".")
+    if isinstance(content, dict):
+        parts = [(f"{place}.{name}", value) for name, value in content.items()]
+    elif isinstance(content, list | tuple):
+        parts = [(f"{place}[{index}]", value) for index, value in enumerate(content)]
+    else:
+        return None
+    found = (_place_of_nan(value, name) for name, value in parts)
+    return next((name for name in found if name is not None), None)
+
+
+def without_numbers(reason: str) -> str:
+    """A reason without what stands in brackets, so that clips which share it can be counted."""
+    return re.sub(r"\s*\([^()]*(\([^()]*\)[^()]*)*\)", "", reason)
 
 
 def _median(ordered: list[float]) -> float | None:
@@ -215,57 +339,6 @@ def _median(ordered: list[float]) -> float | None:
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
-def table_text(result: EvaluationResult) -> str:
-    """The table that `EvaluationResult.table` returns."""
-    summaries = {"all": result.summary("all"), "generated": result.summary("generated")}
-    header = ["metric", "unit", "value", "95% interval", "median", "clips"]
-    if summaries["generated"]:
-        header.insert(3, "generated only")
-    rows = [header]
-    for key, summary in summaries["all"].items():
-        spec, interval = SPECS[key], summary.interval
-        row = [
-            spec.label,
-            spec.unit,
-            format_value(summary.metric.value, spec.digits),
-            "-" if interval is None else f"{interval.low:.{spec.digits}f} .. {interval.high:.{spec.digits}f}",
-            format_value(summary.median, spec.digits),
-            f"{summary.num_clips}" + (f" ({summary.num_excluded} excluded)" if summary.num_excluded else ""),
-        ]
-        if summaries["generated"]:
-            row.insert(3, format_value(summaries["generated"][key].metric.value, spec.digits))
-        rows.append(row)
-    widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
-    lines.insert(1, "  ".join("-" * width for width in widths))
-    frames = sorted({clip.num_frames for clip in result.clips})
-    total = len(result.clips) + result.num_skipped
-    about = [
-        f"{result.label}: {total} clip{'s' if total != 1 else ''} of {_span(frames)} frames; "
-        f"poses recovered for {100 * result.success_rate:.0f} %"
-        + (f"; {result.num_skipped} skipped" if result.num_skipped else ""),
-        f"gauge: {GAUGE}",
-        "",
-    ]
-    excluded = [
-        f"{SPECS[key].label}: {summary.num_excluded} clip(s) excluded: {summary.metric.reason}"
-        for key, summary in summaries["all"].items()
-        if summary.num_excluded and summary.metric.reason
-    ]
-    flagged = [
-        f"{flag}: {count} clip(s): {FLAGS[flag]}" for flag, count in result.flag_counts.items() if count
-    ]
-    return "\n".join(about + lines + (["", *excluded, *flagged] if excluded or flagged else []))
-
-
 def format_value(value: float | None, digits: int) -> str:
     """A number for a table; a dash where it is undefined."""
     return "-" if value is None else f"{value:.{digits}f}"
-
-
-def _span(numbers: list[int]) -> str:
-    if not numbers:
-        return "0"
-    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
