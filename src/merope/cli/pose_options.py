@@ -89,7 +89,10 @@ class ReadFlags:
                         f"--{field.name.replace('_', '-')} is for {', '.join(heeding)}, not for --format {self.format}, "
                         "which says that itself or has no such thing. Leave it out."
                     )
-        return ReadOptions(**{field.name: getattr(self, field.name) for field in fields(ReadOptions)})
+        flags = {field.name for field in fields(ReadFlags)}
+        return ReadOptions(
+            **{field.name: getattr(self, field.name) for field in fields(ReadOptions) if field.name in flags}
+        )
 
     def required_format(self) -> Format:
         """The format, for commands that cannot do without.

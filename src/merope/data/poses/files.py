@@ -5,7 +5,7 @@ times, windows.
 """
 
 import gzip
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -33,6 +33,15 @@ from merope.geometry.poses import Poses, Unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NanRow:
+    """A row of a pose file with NaN for its pose: its place among all rows, its frame number and time where it has them."""
+
+    row: int
+    frame_id: int | None = None
+    time: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoseFile:
     """What a pose file holds: the poses, and beside them frame numbers, names and a lens description if it has them."""
 
@@ -49,6 +58,8 @@ class PoseFile:
     """Which pose of a group of frames each pose is, in a file of latent frames; None for one pose a frame."""
     notes: tuple[str, ...] = ()
     """What a user should know of this file, one sentence each."""
+    nan_rows: tuple[NanRow, ...] = ()
+    """Rows without a pose, which everything above leaves out; there are none unless `ReadOptions.nan_rows` allows them."""
 
     @property
     def projection_note(self) -> str | None:
@@ -120,12 +131,15 @@ def settled(
         PoseFileError: if the numbers are no poses in the convention of the format and the options.
     """
     kind = _format(format)
-    matrices = _settle_convention(path, raw, options, kind)
     stamps = times if times is not None else raw.times
-    if stamps is not None and len(stamps) != len(matrices):
+    if stamps is not None and len(stamps) != len(raw.matrices):
         raise PoseFileError(
-            f"{path} has {len(matrices)} poses and {len(stamps)} times. Give one time for each pose."
+            f"{path} has {len(raw.matrices)} poses and {len(stamps)} times. Give one time for each pose."
         )
+    lost: tuple[NanRow, ...] = ()
+    if options.nan_rows == "leave out":
+        raw, stamps, lost = _without_nan_rows(path, raw, stamps)
+    matrices = _settle_convention(path, raw, options, kind)
     try:
         poses = Poses.from_matrices(
             torch.from_numpy(matrices),
@@ -145,7 +159,35 @@ def settled(
         body=raw.body or kind.body,
         pose_policy=raw.pose_policy,
         notes=raw.notes,
+        nan_rows=lost,
     )
+
+
+def _without_nan_rows(path: Path, raw: RawPoses, stamps: Any) -> tuple[RawPoses, Any, tuple[NanRow, ...]]:
+    """What a file holds without the rows that are NaN, its times without theirs, and those rows."""
+    holds = ~np.isnan(raw.matrices).any(axis=(1, 2))
+    if holds.all():
+        return raw, stamps, ()
+    if not holds.any():
+        raise PoseFileError(f"{path} holds no pose: each of its {len(holds)} rows is NaN.")
+    lost = tuple(
+        NanRow(
+            row=row,
+            frame_id=None if raw.frame_ids is None else raw.frame_ids[row],
+            time=None if stamps is None else float(stamps[row]),
+        )
+        for row in np.flatnonzero(~holds).tolist()
+    )
+    kept = np.flatnonzero(holds).tolist()
+    raw = replace(
+        raw,
+        matrices=raw.matrices[kept],
+        places=tuple(raw.places[row] for row in kept),
+        times=None if raw.times is None else raw.times[kept],
+        frame_ids=None if raw.frame_ids is None else tuple(raw.frame_ids[row] for row in kept),
+        names=None if raw.names is None else tuple(raw.names[row] for row in kept),
+    )
+    return raw, None if stamps is None else stamps[kept], lost
 
 
 def _format(name: str) -> PoseFormat:

@@ -71,12 +71,17 @@ class ReadOptions:
     """What a length of 1 is. None takes the file's word, else its format's: metres for KITTI, unknown for arrays."""
     tolerance: float = 1e-3
     """How far R^T R may be from the identity (largest entry) before the file is refused."""
+    nan_rows: Literal["refuse", "leave out"] = "refuse"
+    """Rows with NaN for a pose (kitti, tum, npy, npz), as trackers write for frames they lost: refused, or left out and
+    listed in `PoseFile.nan_rows`. Infinity is refused always."""
 
     def __post_init__(self) -> None:
         if self.skip_lines < 0:
             raise ValueError(f"skip_lines must be 0 or more, got {self.skip_lines}.")
         if not 0 < self.tolerance < 1:
             raise ValueError(f"tolerance must lie between 0 and 1, got {self.tolerance:g}.")
+        if self.nan_rows not in ("refuse", "leave out"):
+            raise ValueError(f"nan_rows must be 'refuse' or 'leave out', got {self.nan_rows!r}.")
         if self.unit is not None and self.unit not in get_args(Unit):
             raise ValueError(f"unit must be one of {get_args(Unit)} or None, got {self.unit!r}.")
 
@@ -216,6 +221,8 @@ def read_rows(path: Path, numbered: Iterable[tuple[int, str]], options: ReadOpti
         )
     values = np.asarray(rows, dtype=np.float64)
     finite = np.isfinite(values).all(axis=1)
+    if options.nan_rows == "leave out":
+        finite |= np.isnan(values).any(axis=1) & ~np.isinf(values).any(axis=1)
     if not finite.all():
         bad = int(np.argmin(finite))
         raise PoseFileError(

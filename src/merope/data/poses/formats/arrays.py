@@ -5,7 +5,7 @@ import json
 import zipfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -31,7 +31,7 @@ def read_numpy(path: Path, options: ReadOptions) -> RawPoses:
     """A NumPy array [T, 3, 4] or [T, 4, 4], alone (.npy) or in an archive (.npz, with times and unit if present)."""
     content = read_bytes(path)
     if not content.startswith(b"PK"):
-        return from_array(path, load_array(path, content), None, None)
+        return from_array(path, load_array(path, content), None, None, nan_rows=options.nan_rows)
     arrays = _load_archive(path, content)
     names = [name for name in _NAMES if name in arrays]
     if not names and len(arrays) == 1:
@@ -55,7 +55,7 @@ def read_numpy(path: Path, options: ReadOptions) -> RawPoses:
     if times is not None:
         require_as_many(path, len(np.atleast_1d(arrays[names[0]])), len(times))
     unit = str(arrays["unit"]) if "unit" in arrays else None
-    raw = from_array(path, arrays[names[0]], times, unit)
+    raw = from_array(path, arrays[names[0]], times, unit, nan_rows=options.nan_rows)
     # What else these names hold in an archive that is not ours is not known.
     if "convention" not in arrays:
         return raw
@@ -146,8 +146,15 @@ def in_float64(array: np.ndarray) -> np.ndarray:
         return array.astype(np.float64)
 
 
-def from_array(path: Path, array: np.ndarray, times: np.ndarray | None, unit: str | None) -> RawPoses:
-    """Camera-to-world matrices [T, 3, 4] or [T, 4, 4] of a file.
+def from_array(
+    path: Path,
+    array: np.ndarray,
+    times: np.ndarray | None,
+    unit: str | None,
+    *,
+    nan_rows: Literal["refuse", "leave out"] = "refuse",
+) -> RawPoses:
+    """Camera-to-world matrices [T, 3, 4] or [T, 4, 4] of a file; ``nan_rows`` is that of `ReadOptions`.
 
     Raises:
         PoseFileError: for another shape, a last row other than 0 0 0 1, or what is not numbers.
@@ -158,9 +165,12 @@ def from_array(path: Path, array: np.ndarray, times: np.ndarray | None, unit: st
         )
     if array.dtype.kind not in "fiu":
         raise PoseFileError(f"{path} must hold real numbers; got {array.dtype}.")
-    if array.shape[1] == 4 and not (np.abs(array[:, 3] - [0, 0, 0, 1]).max() <= 1e-6):
+    last_rows = array[:, 3] if array.shape[1] == 4 else None
+    if last_rows is not None and nan_rows == "leave out":
+        last_rows = last_rows[~np.isnan(array).any(axis=(1, 2))]
+    if last_rows is not None and len(last_rows) and not (np.abs(last_rows - [0, 0, 0, 1]).max() <= 1e-6):
         raise PoseFileError(
-            f"{path}: the last row of each matrix must be 0 0 0 1; the first has {array[0, 3].tolist()}. "
+            f"{path}: the last row of each matrix must be 0 0 0 1; the first has {last_rows[0].tolist()}. "
             "A translation there means transposed (row-vector) matrices: save array.transpose(0, 2, 1)."
         )
     return RawPoses(

@@ -80,10 +80,20 @@ def read_tum(path: Path, options: ReadOptions) -> RawPoses:
             "Use time_unit='ns' (--time-unit ns), or 'us' for microseconds."
         )
     times = seconds(table.stamps, _PER_SECOND[options.time_unit])
+    if not np.isfinite(times).all():
+        raise PoseFileError(
+            f"{path}, {places[int(np.argmin(np.isfinite(times)))]}: the stamp is not finite; a row without a pose still "
+            "needs its time."
+        )
     require_increasing(path, places, table.stamps, times)
     xyzw = quaternions if options.quaternion_order == "xyzw" else quaternions[:, [1, 2, 3, 0]]
+    # NaN comes this far only where the caller has such rows left out.
+    lost = np.isnan(table.values[:, 1:]).any(axis=1)
+    xyzw = np.where(lost[:, None], [0.0, 0.0, 0.0, 1.0], xyzw)
+    matrices = matrices_of(path, places, centers, xyzw, meaning="TUM rows are t x y z qx qy qz qw")
+    matrices[lost] = np.nan
     return RawPoses(
-        matrices=matrices_of(path, places, centers, xyzw, meaning="TUM rows are t x y z qx qy qz qw"),
+        matrices=matrices,
         places=places,
         times=times,
         frame_ids=table.index,
