@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 import merope
+from merope.evaluation.command_digest import digest_of_command
 from merope.evaluation.estimators.base import Recovered
 from merope.evaluation.flags.axes import suspect_axes
 from merope.evaluation.metrics import paper as metrics
@@ -99,6 +100,7 @@ def evaluate_clip(
         all=score(0),
         generated=None if first_generated is None else score(first_generated),
         flags=flags,
+        commanded_digest=digest_of_command(commanded),
     )
 
 
@@ -268,4 +270,5 @@ def worst_clip(clip: ClipPair, *, method: AngleMethod = "atan2") -> ClipResult:
         all=worst(base.all, 0),
         generated=None if base.generated is None else worst(base.generated, clip.first_generated or 0),
         flags={"failed": FLAGS["failed"]},
+        commanded_digest=base.commanded_digest,
     )
