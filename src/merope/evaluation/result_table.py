@@ -1,52 +1,132 @@
 """The table of one evaluation that the command line prints."""
 
-from merope.evaluation.protocol import FLAGS, GAUGE, SPECS
-from merope.evaluation.result import EvaluationResult, format_value
+from merope.evaluation.bootstrap import Interval
+from merope.evaluation.protocol import FLAGS, GAUGE, SPECS, MetricGroup
+from merope.evaluation.result import EvaluationResult, Summary, format_value
+from merope.evaluation.text_table import aligned
+
+GROUPS: dict[MetricGroup, str] = {
+    "driving": "the paper's metrics for driving",
+    "panshot": "the paper's metrics for PanShot",
+    "beside": "what those cannot see",
+    "trajectory": "errors of the whole path, as visual odometry has them",
+}
+"""What each table of metrics is called, in the order of the tables."""
+
+
+def metrics_of(group: MetricGroup) -> list[str]:
+    """The metrics of a table in the order of its columns; CamMC, by which rows are ordered, is the last as in the paper."""
+    keys = [key for key, spec in SPECS.items() if group in spec.groups]
+    return sorted(keys, key=lambda key: key == "cammc")
 
 
 def table_text(result: EvaluationResult) -> str:
     """The table that `EvaluationResult.table` returns."""
-    summaries = {"all": result.summary("all"), "generated": result.summary("generated")}
-    header = ["metric", "unit", "value", "95% interval", "median", "clips"]
-    if summaries["generated"]:
-        header.insert(3, "generated only")
-    rows = [header]
-    for key, summary in summaries["all"].items():
-        spec, interval = SPECS[key], summary.interval
-        row = [
-            spec.label,
-            spec.unit,
-            format_value(summary.metric.value, spec.digits),
-            "-" if interval is None else f"{interval.low:.{spec.digits}f} .. {interval.high:.{spec.digits}f}",
-            format_value(summary.median, spec.digits),
-            f"{summary.num_clips}" + (f" ({summary.num_excluded} excluded)" if summary.num_excluded else ""),
-        ]
-        if summaries["generated"]:
-            row.insert(3, format_value(summaries["generated"][key].metric.value, spec.digits))
-        rows.append(row)
-    widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    everything, generated = result.summary("all"), result.summary("generated")
+    lines = [*about_text(result), *_reading(result, bool(generated))]
+    for group, title in GROUPS.items():
+        keys = metrics_of(group)
+        if not any(_present(everything[key]) for key in keys):
+            continue
+        header = ["metric", "unit", "better", "scale", "value", "95% interval", "median", "clips"]
+        if generated:
+            header += ["generated only", "95% interval", "clips"]
+        rows = [_row(key, everything[key], result) for key in keys]
+        if generated:
+            rows = [
+                [*row, *_figures(key, generated[key], result, median=False)]
+                for row, key in zip(rows, keys, strict=True)
+            ]
+        lines += ["", f"{group}: {title}", *aligned([header, *rows], left=(0, 1, 2, 3))]
+    lines += _exclusions(everything, generated)
+    flagged = [
+        f"{flag}: {_clips(count)}: {FLAGS[flag]}" for flag, count in result.flag_counts.items() if count
     ]
-    lines.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(lines + (["", *flagged] if flagged else []))
+
+
+def about_text(result: EvaluationResult) -> list[str]:
+    """How many clips of how many frames a result rests on, of how many expected, and what a benchmark says of it."""
     frames = sorted({clip.num_frames for clip in result.clips})
     total = len(result.clips) + result.num_skipped
-    about = [
-        f"{result.label}: {total} clip{'s' if total != 1 else ''} of {_span(frames)} frames; "
-        f"poses recovered for {100 * result.success_rate:.0f} %"
-        + (f"; {result.num_skipped} skipped" if result.num_skipped else ""),
+    counted = f"{total} clip{'s' if total != 1 else ''}"
+    lines = [
+        f"{result.label}: {counted} of {_span(frames)} frames; poses recovered for "
+        f"{100 * result.success_rate:.0f} %"
+        + (f"; {result.num_skipped} skipped" if result.num_skipped else "")
+        + f"; {len(result.clips)} of {result.expected} expected clips are scored"
+    ]
+    if result.num_missing:
+        lines.append(
+            f"{_clips(result.num_missing)} missing: these figures are not comparable with those of all {result.expected}"
+        )
+    if result.verdict is not None:
+        verdict = result.verdict
+        word = "comparable" if verdict.comparable else "NOT COMPARABLE"
+        lines.append(f"{verdict.benchmark}: {word}; {verdict.num_used} of {verdict.num_expected} clips")
+        lines += [f"  {reason}" for reason in verdict.reasons]
+    return lines
+
+
+def _reading(result: EvaluationResult, generated: bool) -> list[str]:
+    """How the columns came about."""
+    methods = sorted({clip.angle_method for clip in result.clips})
+    lines = [
         f"gauge: {GAUGE}",
-        "",
+        f"angles by {' and '.join(methods)}; value: mean over clips, AUC pooled over the pairs of all clips; median: over "
+        "clips, for AUC of the clips' own AUC",
+        f"95% interval: percentile bootstrap over clips, {result.num_resamples} resamples, seed {result.seed}; clips "
+        f"without a camera: on_failure={result.on_failure}",
     ]
-    excluded = [
-        f"{SPECS[key].label}: {summary.num_excluded} clip(s) excluded: {summary.metric.reason}"
-        for key, summary in summaries["all"].items()
-        if summary.num_excluded and summary.metric.reason
+    if generated:
+        given = sorted({clip.first_generated for clip in result.clips if clip.first_generated is not None})
+        lines.append(f"all frames count, given ones included; generated only: from frame {_span(given)} on")
+    return lines
+
+
+def _row(key: str, summary: Summary, result: EvaluationResult) -> list[str]:
+    spec = SPECS[key]
+    better = {"lower": "lower", "higher": "higher", "one": "near 1", "none": "-"}[spec.better]
+    return [spec.label, spec.unit, better, spec.scale_rule, *_figures(key, summary, result, median=True)]
+
+
+def _figures(key: str, summary: Summary, result: EvaluationResult, *, median: bool) -> list[str]:
+    digits = SPECS[key].digits
+    return [
+        format_value(summary.metric.value, digits),
+        interval_text(summary.interval, digits),
+        *([format_value(summary.median, digits)] if median else []),
+        f"{summary.num_clips}/{result.expected}",
     ]
-    flagged = [
-        f"{flag}: {count} clip(s): {FLAGS[flag]}" for flag, count in result.flag_counts.items() if count
-    ]
-    return "\n".join(about + lines + (["", *excluded, *flagged] if excluded or flagged else []))
+
+
+def interval_text(interval: Interval | None, digits: int) -> str:
+    """An interval for a table; a dash where there is none."""
+    return "-" if interval is None else f"{interval.low:.{digits}f} .. {interval.high:.{digits}f}"
+
+
+def _present(summary: Summary) -> bool:
+    """Whether a clip has the metric or says why not."""
+    return bool(summary.num_clips or summary.num_excluded)
+
+
+def _exclusions(everything: dict[str, Summary], generated: dict[str, Summary]) -> list[str]:
+    # Metrics that leave out as many clips for the same reason share a line.
+    shared: dict[str, list[str]] = {}
+    for key, summary in everything.items():
+        for reason, count in summary.excluded.items():
+            shared.setdefault(f"{count} excluded: {reason}", []).append(SPECS[key].label)
+    for key, summary in generated.items():
+        for reason, count in summary.excluded.items():
+            if everything[key].excluded.get(reason) != count:
+                name = f"{SPECS[key].label} (generated only)"
+                shared.setdefault(f"{count} excluded: {reason}", []).append(name)
+    lines = [f"{', '.join(names)}: {text}" for text, names in shared.items()]
+    return ["", *lines] if lines else []
+
+
+def _clips(count: int) -> str:
+    return f"{count} clip" if count == 1 else f"{count} clips"
 
 
 def _span(numbers: list[int]) -> str:

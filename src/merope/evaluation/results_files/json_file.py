@@ -3,11 +3,11 @@
 The layout, ``"format": "merope-evaluation-1"``:
 
 - ``references``: labels of runs that do not compete, such as a noise floor.
-- ``results``: a list with an object for each run: ``format`` again; ``label``; ``protocol`` (gauge, on_failure, seed and num_resamples of
-  the intervals); ``settings``, as the run gave them; ``num_clips``, ``num_skipped``, ``num_expected`` (null where unknown);
-  ``verdict`` (null, or benchmark, num_expected, num_used, reasons); ``metrics`` and ``metrics_generated_frames``, by metric
-  the value, unit, median over clips, 95 % interval, clips used and left out with reasons, and protocol; ``flags``, how many
-  clips carry each; ``clips``.
+- ``results``: a list with an object for each run: ``format`` again; ``label``; ``protocol`` (gauge, on_failure, seed and
+  num_resamples of the intervals); ``settings``, as the run gave them; ``num_clips``, ``num_skipped``, ``num_expected`` (null
+  where unknown); ``verdict`` (null, or benchmark, num_expected, num_used, reasons); ``metrics`` and
+  ``metrics_generated_frames``, by metric the value, unit, median over clips, 95 % interval, clips used and left out with
+  reasons, and protocol; ``flags``, how many clips carry each; ``clips``.
 - each of ``clips``: ``clip_id``, ``num_frames``, ``num_registered``, ``first_generated``, ``angle_method``,
   ``commanded_unit``, ``commanded_digest``, ``flags`` (flag to words), ``all_frames`` and ``generated_frames`` (null, or like
   the other): ``values`` by metric, null where undefined; ``reasons`` for those; ``num_pairs``,

@@ -1,0 +1,17 @@
+"""Columns of text that stand under each other."""
+
+from collections.abc import Sequence
+
+
+def aligned(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,), indent: str = "") -> list[str]:
+    """Lines whose cells are padded to common widths, the first one underlined; columns not in ``left`` end flush right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = [
+        indent
+        + "  ".join(
+            cell.ljust(width) if column in left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+    return [lines[0], indent + "  ".join("-" * width for width in widths), *lines[1:]]
