@@ -1,7 +1,7 @@
 """Score recovered trajectories against commanded ones: `evaluate_clip` and `evaluate_clips`."""
 
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,29 +11,33 @@ import torch
 import merope
 from merope.evaluation.command_digest import digest_of_command
 from merope.evaluation.estimators.base import Recovered
-from merope.evaluation.flags.axes import suspect_axes
+from merope.evaluation.flags.find import find_flags
+from merope.evaluation.flags.standing import chord_problem, stands
 from merope.evaluation.metrics import paper as metrics
 from merope.evaluation.metrics.pairs import PairCounts, count_pairs
 from merope.evaluation.metrics.paper import Aligned, AngleMethod
-from merope.evaluation.protocol import AUC_THRESHOLDS_DEG, FLAGS
+from merope.evaluation.metrics.trajectory_errors import trajectory_values
+from merope.evaluation.protocol import AUC_THRESHOLDS_DEG, FLAGS, SPECS
 from merope.evaluation.result import ClipResult, EvaluationResult, Scores
 from merope.geometry.poses import Poses
 
 OnFailure = Literal["error", "worst", "skip"]
-# A command whose ends lie closer than this share of its length has no chord to divide by (Eq. 40)...
-_MIN_CHORD_SHARE = 1e-6
-# ...and neither has one in metres that ends within a centimetre of its start: a parked car's pose noise.
-_MIN_CHORD_METRES = 0.01
+_BESIDE_SCALE = ("scale", "metres_ratio", "scale_error_percent")
+_TRAJECTORY = tuple(key for key, spec in SPECS.items() if "trajectory" in spec.groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClipPair:
-    """One clip to score. ``estimated`` is None where recovery failed; ``clip_id`` must be unique in a set."""
+    """One clip to score. ``estimated`` is None where recovery failed; ``clip_id`` must be unique in a set.
+
+    ``nan_rows`` are the frames whose row in the estimate's file was not finite.
+    """
 
     clip_id: str
     commanded: Poses
     estimated: Poses | Recovered | None
     first_generated: int | None = None
+    nan_rows: tuple[int, ...] = ()
 
 
 def evaluate_clip(
@@ -44,17 +48,20 @@ def evaluate_clip(
     first_generated: int | None = None,
     method: AngleMethod = "atan2",
     scale: Literal["metric", "up_to_scale"] | None = None,
+    nan_rows: Sequence[int] = (),
 ) -> ClipResult:
-    """All metrics of appendix B.2 for one clip, and beside them what those cannot see.
+    """All metrics of appendix B.2 for one clip, beside them what those cannot see, and evo's trajectory errors.
 
-    Eqs. 35-45 as printed. tr% uses the least-squares scale s*, CamMC and TransErr the max-norms of Eq. 38.
+    Eqs. 35-45 as printed. tr% uses the least-squares scale s*, CamMC and TransErr the max-norms of Eq. 38, trajectory
+    errors the alignment in their name. Everything is computed in float64, whatever came in.
     ``first_generated`` is the number of given frames: it adds the same figures over generated frames alone.
     ``method="acos"`` takes the paper's arccosine instead of the exact atan2. ``scale`` says whether estimated
     centres are metric (then the metric scale error is defined); without it, `Recovered` says, or metric is
-    taken where both units are metres.
+    taken where both units are metres. ``nan_rows`` are frames whose row was not finite, for the flag of that name.
 
     Undefined values are None with a reason: tr% where the command has no end-to-end chord (below 1e-6 of its
-    path, or 1 cm for metres), scale figures where nothing moves or the estimate has no metric scale.
+    path, or 1 cm for metres), scale figures where the command stands still or the estimate has no metric scale,
+    aligned trajectory errors on a straight or still path.
 
     Raises:
         ValueError: if the lengths differ, or fewer than two poses came.
@@ -69,26 +76,14 @@ def evaluate_clip(
     aligned = Aligned.from_poses(commanded, poses)
     num_registered = len(poses) if recovered is None else int(recovered.registered.sum())
 
-    flags: dict[str, str] = {}
-    chord_problem = _chord_problem(commanded)
-    if chord_problem:
-        flags["static_commanded"] = chord_problem
-    if metrics.is_static(aligned.center_hat_rel):
-        flags["static_estimate"] = FLAGS["static_estimate"]
-    elif not chord_problem and metrics.least_squares_scale(aligned) <= 0:
-        flags["reversed"] = f"s* = {metrics.least_squares_scale(aligned):.4g}: " + FLAGS["reversed"]
-    suspicion = suspect_axes(commanded, poses)
-    if suspicion is not None:
-        flags["axes_suspected"] = suspicion.text
-    if recovered is not None and num_registered < len(poses):
-        flags["partial_registration"] = (
-            f"{num_registered} of {len(poses)} frames registered; the others: {recovered.fill}"
-        )
+    problem = chord_problem(commanded)
 
     def score(first: int) -> Scores:
-        return _score(
-            aligned, first=first, method=method, metric=scale == "metric", chord_problem=chord_problem
+        scores = _score(
+            aligned, commanded, first=first, method=method, metric=scale == "metric", problem=problem
         )
+        values, reasons = trajectory_values(commanded, poses, first=first, metric=scale == "metric")
+        return Scores(values=scores.values | values, reasons=scores.reasons | reasons, pairs=scores.pairs)
 
     return ClipResult(
         clip_id=clip_id,
@@ -99,35 +94,39 @@ def evaluate_clip(
         unit=commanded.unit,
         all=score(0),
         generated=None if first_generated is None else score(first_generated),
-        flags=flags,
+        flags=find_flags(commanded, poses, aligned, recovered=recovered, scale=scale, nan_rows=nan_rows),
         commanded_digest=digest_of_command(commanded),
     )
 
 
 def _score(
-    aligned: Aligned, *, first: int, method: AngleMethod, metric: bool, chord_problem: str | None
+    aligned: Aligned,
+    commanded: Poses,
+    *,
+    first: int,
+    method: AngleMethod,
+    metric: bool,
+    problem: str | None,
 ) -> Scores:
     pairs = count_pairs(aligned, first=first, method=method)
+    still = stands(commanded)
+    ratio = metrics.metres_ratio(aligned) if metric and not still else None
     values: dict[str, float | None] = {
         "rot_deg": metrics.rot_deg(aligned, first=first, method=method),
-        "tr_percent": None if chord_problem else metrics.tr_percent(aligned, first=first),
+        "tr_percent": None if problem else metrics.tr_percent(aligned, first=first),
         "cammc": metrics.cammc(aligned, first=first),
         "rot_err_rad": metrics.rot_err_rad(aligned, first=first, method=method),
         "trans_err": metrics.trans_err(aligned, first=first),
         **_auc_values(pairs),
+        "scale": None if still else metrics.least_squares_scale(aligned),
+        "metres_ratio": ratio,
+        "scale_error_percent": None if ratio is None else abs(ratio - 1) * 100,
     }
-    reasons = {"tr_percent": f"the command {chord_problem}"} if chord_problem else {}
-    moves = not metrics.is_static(aligned.center_rel)
-    values["scale"] = metrics.least_squares_scale(aligned) if moves and not chord_problem else None
-    ratio = metrics.metres_ratio(aligned) if metric and moves and not chord_problem else None
-    values["metres_ratio"] = ratio
-    values["scale_error_percent"] = None if ratio is None else abs(ratio - 1) * 100
-    if chord_problem or not moves:
-        reasons |= dict.fromkeys(
-            ("scale", "metres_ratio", "scale_error_percent"), f"the command {chord_problem}"
-        )
-    elif not metric:
+    reasons = {"tr_percent": f"the command {problem}"} if problem else {}
+    if not metric:
         reasons |= dict.fromkeys(("metres_ratio", "scale_error_percent"), "the estimate has no metric scale")
+    if still:
+        reasons |= dict.fromkeys(_BESIDE_SCALE, f"the command {problem or 'stands still'}")
     return Scores(values=values, reasons=reasons, pairs=pairs)
 
 
@@ -137,17 +136,6 @@ def _auc_values(pairs: PairCounts) -> dict[str, float | None]:
         for suffix, oriented in (("", False), ("_oriented", True))
         for threshold in AUC_THRESHOLDS_DEG
     }
-
-
-def _chord_problem(commanded: Poses) -> str | None:
-    """Why tr% (Eq. 40) is undefined for this command, as the end of a sentence; None where it is defined."""
-    chord = float((commanded.center_world[-1] - commanded.center_world[0]).norm())
-    unit = "m" if commanded.unit == "m" else f"({commanded.unit} units)"
-    if chord <= _MIN_CHORD_SHARE * commanded.path_length:
-        return f"ends where it began (chord {chord:.3g} {unit}, path {commanded.path_length:.3g} {unit})"
-    if commanded.unit == "m" and chord < _MIN_CHORD_METRES:
-        return f"stands still (chord {chord:.3g} m, less than {_MIN_CHORD_METRES} m)"
-    return None
 
 
 def evaluate_clips(
@@ -190,6 +178,7 @@ def evaluate_clips(
                     first_generated=clip.first_generated,
                     method=method,
                     scale=scale,
+                    nan_rows=clip.nan_rows,
                 )
             )
         elif on_failure == "error":
@@ -230,7 +219,8 @@ def worst_clip(clip: ClipPair, *, method: AngleMethod = "atan2") -> ClipResult:
     """The score of a clip whose recovery failed, under ``on_failure="worst"``.
 
     Rotations count as 180 degrees off from frame 2 on, max-normalised centres as opposite the command and at
-    full length, no pair is correct, and tr% is that of an estimate that does not move.
+    full length, no pair is correct, and tr% is that of an estimate that does not move. Scales and trajectory errors
+    have no worst value: they are undefined.
     """
     commanded = clip.commanded
     half_turn = torch.diag(torch.tensor([-1.0, -1.0, 1.0], dtype=torch.float64))
@@ -250,12 +240,10 @@ def worst_clip(clip: ClipPair, *, method: AngleMethod = "atan2") -> ClipResult:
             # A half turn is 2 sqrt(2) away from any rotation in Frobenius norm.
             "cammc": float((8 + trans.square()).sqrt().sum()),
             "trans_err": float(trans.sum()),
-            "scale": None,
-            "metres_ratio": None,
-            "scale_error_percent": None,
+            **dict.fromkeys((*_BESIDE_SCALE, *_TRAJECTORY)),
         }
         reasons = scores.reasons | dict.fromkeys(
-            ("scale", "metres_ratio", "scale_error_percent"), "no trajectory was recovered"
+            (*_BESIDE_SCALE, *_TRAJECTORY), "no trajectory was recovered"
         )
         pairs = PairCounts.none_below(scores.pairs.num_pairs)
         return Scores(values=values | _auc_values(pairs), reasons=reasons, pairs=pairs)
