@@ -35,12 +35,15 @@ STRANGERS = {
 # Each optional package has one folder that may import it, and only inside a function: importing merope
 # must work without it.
 OPTIONAL_HOMES = {
+    "cdfvd": "evaluation",
     "cv2": "data",
     "matplotlib": "evaluation",
     "pyarrow": "data",
     "pycolmap": "evaluation",
     "scipy": "data",
     "sklearn": "data",
+    "torch_fidelity": "evaluation",
+    "torchmetrics": "evaluation",
     "transformers": "recipes",
     "triton": "attention",
     "wandb": "training",

@@ -9,7 +9,12 @@ from merope.errors import MissingDependency
 from tests.support.shared import REPOSITORY
 
 # Where the name to import is not that of the distribution.
-DISTRIBUTIONS = {"cv2": "opencv-python-headless", "sklearn": "scikit-learn"}
+DISTRIBUTIONS = {
+    "cdfvd": "cd-fvd",
+    "cv2": "opencv-python-headless",
+    "sklearn": "scikit-learn",
+    "torch_fidelity": "torch-fidelity",
+}
 
 
 def test_every_extra_brings_its_package():

@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from merope.errors import MissingDependency
 
 EXTRA_OF = {
+    "cdfvd": "fidelity",
     "cv2": "data",
     "matplotlib": "plot",
     "pyarrow": "data",
@@ -12,6 +13,8 @@ EXTRA_OF = {
     "scipy": "data",
     "sklearn": "data",
     "tensorboard": "tensorboard",
+    "torch_fidelity": "fidelity",
+    "torchmetrics": "fidelity",
     "transformers": "text",
     "wandb": "wandb",
 }

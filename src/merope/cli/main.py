@@ -65,6 +65,9 @@ COMMANDS: dict[str, Command | Group] = {
         "evaluate",
         "score estimated poses, or the cameras in generated clips, against the command",
     ),
+    "fidelity": Command(
+        "merope.cli.fidelity", "fidelity", "FID, KID, FVD and KVD of generated clips against real ones"
+    ),
     "overlay": Command("merope.cli.overlay", "overlay", "draw a camera's path on a video"),
     "train": Group(
         "train a model; every command goes on where an earlier run stopped",
