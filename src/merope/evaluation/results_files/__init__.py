@@ -5,7 +5,11 @@ from pathlib import Path
 
 from merope.evaluation.comparison import PairedComparison
 from merope.evaluation.result import EvaluationResult
+from merope.evaluation.results_files.csv_file import csv_text
 from merope.evaluation.results_files.json_file import NAME, Fidelity, json_text, read_results
+from merope.evaluation.results_files.latex import latex_text
+from merope.evaluation.results_files.markdown import markdown_text
+from merope.evaluation.results_files.tables import tables_of
 from merope.files import write_text_atomically
 
 __all__ = ["Fidelity", "read_results", "write_results"]
@@ -25,14 +29,23 @@ def write_results(
     KVD by label (`merope fidelity`).
 
     Raises:
-        ValueError: if there is no result, two carry one label, or a number is NaN.
+        ValueError: if there is no result, two carry one label, a reference is none of them, or a number is NaN.
     """
     folder = Path(folder)
     labels = [result.label for result in results]
     if not results or len(set(labels)) != len(labels):
         raise ValueError(f"results must hold at least one result, each with its own label, got {labels}.")
+    strangers = set(references) - set(labels)
+    if strangers:
+        raise ValueError(
+            f"references must be labels of results, got {', '.join(sorted(strangers))} beside {', '.join(labels)}."
+        )
+    tables = tables_of(results, references=references, fidelity=fidelity)
     texts = {
         NAME: json_text(results, references=references, comparisons=comparisons, fidelity=fidelity),
+        "results.csv": csv_text(results, references=references),
+        "results.md": markdown_text(tables, comparisons),
+        "results.tex": latex_text(tables, comparisons),
     }
     for name, text in texts.items():
         write_text_atomically(folder / name, text)
