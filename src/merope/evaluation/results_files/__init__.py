@@ -6,13 +6,20 @@ from pathlib import Path
 from merope.evaluation.comparison import PairedComparison
 from merope.evaluation.result import EvaluationResult
 from merope.evaluation.results_files.csv_file import csv_text
-from merope.evaluation.results_files.json_file import NAME, Fidelity, json_text, read_results
+from merope.evaluation.results_files.json_file import (
+    NAME,
+    Fidelity,
+    ResultsFile,
+    json_text,
+    load_results,
+    read_results,
+)
 from merope.evaluation.results_files.latex import latex_text
 from merope.evaluation.results_files.markdown import markdown_text
 from merope.evaluation.results_files.tables import tables_of
 from merope.files import write_text_atomically
 
-__all__ = ["Fidelity", "read_results", "write_results"]
+__all__ = ["Fidelity", "ResultsFile", "load_results", "read_results", "write_results"]
 
 
 def write_results(

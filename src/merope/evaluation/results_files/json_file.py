@@ -20,7 +20,7 @@ Figures over clips are written for the reader of the file. They follow from ``cl
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +63,26 @@ def json_text(
     return strict_json(content) + "\n"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultsFile:
+    """What a results.json holds: the runs, and the labels of those that do not compete."""
+
+    results: tuple[EvaluationResult, ...]
+    references: tuple[str, ...]
+
+
 def read_results(path: str | Path) -> tuple[EvaluationResult, ...]:
     """The runs in a results.json, or in the folder that has one; also what `EvaluationResult.to_json` wrote.
+
+    Raises:
+        MeropeError: as `load_results`.
+        FileNotFoundError: if there is no such file.
+    """
+    return load_results(path).results
+
+
+def load_results(path: str | Path) -> ResultsFile:
+    """The same, and which of the runs are references.
 
     Raises:
         MeropeError: if the file is of another version or of no evaluation, or something in it is missing or wrong.
@@ -89,7 +107,7 @@ def read_results(path: str | Path) -> tuple[EvaluationResult, ...]:
     labels = [result.label for result in results]
     if len(set(labels)) != len(labels):
         raise MeropeError(f"{path} has two runs of one label among {', '.join(labels)}. Rename one of them.")
-    return results
+    return ResultsFile(results=results, references=tuple(content.get("references", ())))
 
 
 def _require_version(content: Any, path: Path) -> None:

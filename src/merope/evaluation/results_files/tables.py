@@ -34,7 +34,7 @@ def tables_of(
     FID, KID, FVD and KVD of ``fidelity`` stand in the first; figures of different protocols stand in different columns.
     """
     problems = {result.label: problem_of(result, results, references) for result in results}
-    tables = []
+    tables: list[ResultsTable] = []
     for frames in _FRAME_SETS:
         summaries = {result.label: result.summary(frames) for result in results}
         rows = [result for result in results if summaries[result.label]]
