@@ -68,6 +68,11 @@ COMMANDS: dict[str, Command | Group] = {
     "fidelity": Command(
         "merope.cli.fidelity", "fidelity", "FID, KID, FVD and KVD of generated clips against real ones"
     ),
+    "compare": Command(
+        "merope.cli.compare",
+        "compare",
+        "hold two evaluated runs against each other, clip by clip: differences, intervals, sign test",
+    ),
     "overlay": Command("merope.cli.overlay", "overlay", "draw a camera's path on a video"),
     "train": Group(
         "train a model; every command goes on where an earlier run stopped",
