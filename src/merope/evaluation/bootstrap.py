@@ -30,15 +30,26 @@ class Interval:
 
 
 def mean_interval(values: Sequence[float], *, seed: int = 0, num_resamples: int = 1000) -> Interval | None:
-    """Percentile bootstrap interval of a mean over clips; None below two clips.
+    """Percentile bootstrap interval of a mean over clips, in whatever order they come; None below two clips."""
+    return _mean_interval(np.sort(np.asarray(values, dtype=np.float64)), seed, num_resamples)
 
-    For a paired difference ``values`` are the differences of the clips: both runs then get the same draws.
+
+def paired_mean_interval(
+    differences: Sequence[float], *, seed: int = 0, num_resamples: int = 1000
+) -> Interval | None:
+    """The same for the mean of differences B - A clip by clip: a drawn clip brings both its numbers.
+
+    Draws go by place, so clips must come in an order of their own, such as that of their ids. Exchanging A and B then
+    only turns the interval's sign.
     """
+    return _mean_interval(np.asarray(differences, dtype=np.float64), seed, num_resamples)
+
+
+def _mean_interval(values: np.ndarray, seed: int, num_resamples: int) -> Interval | None:
     if len(values) < 2:
         return None
-    ordered = np.sort(np.asarray(values, dtype=np.float64))
-    means = [ordered[block].mean(axis=1) for block in _blocks(len(ordered), seed, num_resamples)]
-    return _percentiles(np.concatenate(means))
+    blocks = _blocks(len(values), seed, num_resamples)
+    return _percentiles(np.concatenate([values[block].mean(axis=1) for block in blocks]))
 
 
 def pooled_auc_interval(
@@ -68,18 +79,18 @@ def paired_auc_interval(
 ) -> Interval | None:
     """Interval of the difference B - A of two pooled AUC on the same clips, in points of percent; None below two clips.
 
-    A drawn clip brings its pairs to both.
+    A drawn clip brings its pairs to both. Draws go by place, as in `paired_mean_interval`.
 
     Raises:
         ValueError: if the two do not have as many clips.
     """
-    rows = sorted(
+    rows = [
         (
             *_below_and_total(count_a, threshold_deg, oriented),
             *_below_and_total(count_b, threshold_deg, oriented),
         )
         for count_a, count_b in zip(counts_a, counts_b, strict=True)
-    )
+    ]
     drawn = _resampled_sums(rows, seed, num_resamples)
     if drawn is None or (drawn[:, [1, 3]] == 0).any():
         return None

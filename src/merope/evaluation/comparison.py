@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from merope.errors import MeropeError
-from merope.evaluation.bootstrap import Interval, mean_interval, paired_auc_interval
+from merope.evaluation.bootstrap import Interval, paired_auc_interval, paired_mean_interval
 from merope.evaluation.protocol import SPECS
 from merope.evaluation.result import POOLED, ClipResult, EvaluationResult, FrameSet, Scores, without_numbers
 from merope.evaluation.settings_differences import settings_that_differ
@@ -291,7 +291,7 @@ def _figures(
     if key not in POOLED:
         a, b = (math.fsum(column) / len(values) for column in zip(*values, strict=True))
         gaps = [right - left for left, right in values]
-        return a, b, mean_interval(gaps, seed=seed, num_resamples=num_resamples)
+        return a, b, paired_mean_interval(gaps, seed=seed, num_resamples=num_resamples)
     threshold, oriented = POOLED[key]
     sides = [[scores.pairs for scores in side] for side in zip(*both, strict=True)]
     a, b = (sum(side[1:], start=side[0]).auc_percent(threshold, oriented=oriented) for side in sides)

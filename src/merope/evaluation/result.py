@@ -306,7 +306,7 @@ def strict_json(content: Any) -> str:
     try:
         return json.dumps(content, indent=2, allow_nan=False)
     except ValueError:
-        place = _place_of_nan(content, "")
+        place = place_of_nan(content)
         if place is None:
             raise
         raise ValueError(
@@ -314,7 +314,8 @@ def strict_json(content: Any) -> str:
         ) from None
 
 
-def _place_of_nan(content: Any, place: str) -> str | None:
+def place_of_nan(content: Any, place: str = "") -> str | None:
+    """Where in JSON content the first number stands that is NaN or infinite; None where all are finite."""
     if isinstance(content, float):
         return None if math.isfinite(content) else place.lstrip(".")
     if isinstance(content, dict):
@@ -323,7 +324,7 @@ def _place_of_nan(content: Any, place: str) -> str | None:
         parts = [(f"{place}[{index}]", value) for index, value in enumerate(content)]
     else:
         return None
-    found = (_place_of_nan(value, name) for name, value in parts)
+    found = (place_of_nan(value, name) for name, value in parts)
     return next((name for name in found if name is not None), None)
 
 

@@ -30,7 +30,7 @@ from merope.evaluation.benchmarks.verdict import Verdict
 from merope.evaluation.comparison import PairedComparison
 from merope.evaluation.metrics.pairs import PairCounts
 from merope.evaluation.protocol import Metric
-from merope.evaluation.result import FORMAT, ClipResult, EvaluationResult, Scores, strict_json
+from merope.evaluation.result import FORMAT, ClipResult, EvaluationResult, Scores, place_of_nan, strict_json
 
 Fidelity = Mapping[str, Mapping[str, Metric]]
 NAME = "results.json"
@@ -96,6 +96,10 @@ def load_results(path: str | Path) -> ResultsFile:
     except ValueError as error:
         raise MeropeError(f"{path} is not JSON: {error}.") from None
     _require_version(content, path)
+    if (place := place_of_nan(content)) is not None:
+        raise MeropeError(
+            f"{path} must hold finite numbers, and {place} is not one. An undefined value is null; write the file again."
+        )
     documents = content.get("results", [content])
     try:
         results = tuple(_result(document) for document in documents)
@@ -164,6 +168,9 @@ def _clip(document: dict[str, Any]) -> ClipResult:
 
 
 def _scores(document: dict[str, Any]) -> Scores:
+    for key, value in document["values"].items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise TypeError(f"{key} must be a number or null, got {value!r}")
     return Scores(
         values=document["values"],
         reasons=document["reasons"],
