@@ -91,5 +91,5 @@ def test_train_generate_evaluate_by_path(folder):
     for name in ("original", "left"):
         assert len(list((folder / "generated" / "street" / name / "frames").glob("*.png"))) == FRAMES
 
-    result = json.loads(merope(folder, "evaluate", "--generated", "generated", "--json"))
-    assert {clip["clip_id"] for clip in result["clips"]} == {"street/original", "street/left"}
+    result = json.loads(merope(folder, "evaluate", "generated", "--json"))
+    assert {clip["clip_id"] for clip in result["results"][0]["clips"]} == {"street/original", "street/left"}

@@ -425,6 +425,6 @@ def test_generate_and_evaluate_as_fresh_offline_processes(tmp_path, cases, finis
     assert "3 clips made" in fresh(*shared, *command("out", manifest=cases))
     one, several = frames_of(finished), frames_of(tmp_path / "out")
     assert all(np.array_equal(one[name], several[name]) for name in CLIPS)
-    table = fresh("merope", "evaluate", "--generated", "out")
+    table = fresh("merope", "evaluate", "out")
     assert "3 clips of 9 frames; poses recovered for 100 %" in table
     assert "0 clips to make, 3 more are there" in fresh("merope", *command("out", manifest=cases))

@@ -6,7 +6,8 @@ from typing import get_args
 
 import pytest
 
-from merope.cli import demo, evaluate, generate, overlay, pose_options
+from merope.cli import demo, generate, overlay, pose_options
+from merope.cli.evaluate_flags import ReadingFlags
 from merope.cli.pose_options import ReadFlags
 from merope.cli.usage import UsageError
 from merope.data import ReadOptions
@@ -28,7 +29,7 @@ def test_every_convention_can_be_chosen(name):
     assert getattr(pose_options, name) == getattr(pose_table, name)
 
 
-@pytest.mark.parametrize("command", [demo.demo, evaluate.evaluate, generate.generate, overlay.overlay])
+@pytest.mark.parametrize("command", [demo.demo, ReadingFlags, generate.generate, overlay.overlay])
 def test_commands_share_the_choices(command):
     parameters = inspect.signature(command).parameters
     assert parameters["format"].annotation in (pose_options.Format, pose_options.Format | None)

@@ -79,7 +79,7 @@ def generate(
     Every clip becomes a folder OUT/CASE/TRAJECTORY with frames (PNG), video.mp4, commanded.json, lens.json and
     result.json. Clips that are there are left as they are, so the same command goes on where it was stopped. Under
     `torchrun --nproc_per_node N -m merope generate ...` clips are shared out over N processes, each with a GPU of its own.
-    `merope evaluate --generated OUT` then recovers the cameras from the frames and scores them.
+    `merope evaluate OUT` then recovers the cameras from the frames and scores them.
 
     Args:
         model: Folder or hub name of a Wan pipeline, such as Wan-AI/Wan2.2-TI2V-5B-Diffusers.

@@ -317,7 +317,7 @@ def overview() -> str:
         "  merope poses inspect poses/00.txt\n"
         "  merope demo --trajectory poses/00.txt --format kitti --start 1000\n"
         "  merope generate MODEL --adapter FILE --manifest cases.json --out clips\n"
-        "  merope evaluate --generated clips\n"
+        "  merope evaluate clips\n"
         "  merope evaluate --commanded true.txt --estimated mine.txt --format kitti\n\n"
         f"A failed command prints one line; {TRACEBACK_VARIABLE}=1 shows where it came from."
     )

@@ -37,6 +37,8 @@ class Matched:
     """Whether the estimate has a pose of its own for a frame."""
     nan: Bool[Tensor, "time"]
     """Whether it has a row of NaN there."""
+    frames: tuple[int, ...]
+    """Frame number of each pose, counted as the command counts."""
     rule: str
     num_commanded: int
     num_estimated: int
@@ -114,6 +116,7 @@ def match_poses(
         estimated=_filled(estimated, found, kept, len(commanded)),
         registered=registered,
         nan=torch.tensor([frame in lost for frame in kept]),
+        frames=tuple(kept if commanded_ids is None else (commanded_ids[frame] for frame in kept)),
         rule="; ".join(words),
         num_commanded=len(commanded),
         num_estimated=len(rows),

@@ -26,6 +26,8 @@ class RunClip:
     lens: CameraModel | None = None
     frames: Callable[[], Frames] | None = None
     """Reads the frames that were measured; None where there are none."""
+    nan_rows: tuple[int, ...] = ()
+    """Frames whose row in the file of estimated poses is NaN; they are not registered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

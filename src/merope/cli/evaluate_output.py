@@ -1,0 +1,155 @@
+"""What ``merope evaluate`` prints and writes, whichever way the rows came about."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from merope.cli.evaluate_flags import WrittenFlags
+
+if TYPE_CHECKING:
+    from merope.evaluation.comparison import PairedComparison
+    from merope.evaluation.protocol import Metric
+    from merope.evaluation.runs.run import ScoredRun
+
+# With more rows their pairs are too many to read in a terminal; files have them all.
+_MAX_PAIRS_SHOWN = 3
+
+
+def unique_labels(paths: Sequence[Path]) -> list[str]:
+    """Names of rows: the last part of each path, more of it where two would be alike, a number where nothing helps."""
+    whole = [path.resolve() for path in paths]
+    labels = [path.name or str(path) for path in whole]
+    for depth in range(2, 5):
+        doubled = {label for label in labels if labels.count(label) > 1}
+        labels = [
+            "/".join(path.parts[-depth:]) if label in doubled else label
+            for path, label in zip(whole, labels, strict=True)
+        ]
+    seen: dict[str, int] = {}
+    for place, label in enumerate(labels):
+        seen[label] = seen.get(label, 0) + 1
+        if seen[label] > 1:
+            labels[place] = f"{label} ({seen[label]})"
+    return labels
+
+
+def present(
+    runs: Sequence["ScoredRun"],
+    written: WrittenFlags,
+    *,
+    title: str,
+    notes: Sequence[str],
+    after: Sequence[str] = (),
+    hint: str = "",
+) -> None:
+    """Compare, write and print rows; ``notes`` stand above the tables and in the report, ``after`` below.
+
+    ``hint`` follows a sentence about rows that cannot be compared.
+    """
+    from merope.evaluation.runs.scored import not_whole
+
+    fidelity, missing = _fidelity(written.fidelity, runs)
+    comparisons, refused = compared(runs)
+    remarks = [*(line + hint for line in refused), *missing]
+    broken = [line for run in runs for line in not_whole(run)]
+    paths: list[str] = []
+    if written.out is not None:
+        from merope.evaluation.report.page import write_report
+
+        write_report(
+            written.out,
+            runs,
+            title=title,
+            notes=(*notes, *after, *remarks, *broken),
+            comparisons=comparisons,
+            fidelity=fidelity,
+        )
+        paths = sorted(entry.name for entry in written.out.iterdir() if not entry.name.startswith("."))
+    if written.json:
+        from merope.evaluation.results_files.json_file import json_text
+
+        references = [run.label for run in runs if run.reference]
+        results = [run.result for run in runs]
+        print(json_text(results, references=references, comparisons=comparisons, fidelity=fidelity))
+        return
+    for note in notes:
+        print(note)
+    for run in runs:
+        print()
+        print(run.result.table())
+        for key, metric in (fidelity or {}).get(run.label, {}).items():
+            print(
+                f"{key.upper()}: {'-' if metric.value is None else f'{metric.value:.4g}'} ({metric.protocol})"
+            )
+    if comparisons:
+        _print_comparisons(comparisons, written)
+    for line in (*after, *remarks):
+        print(f"\n{line}")
+    for line in broken:
+        print(line, file=sys.stderr)
+    for run in runs:
+        _print_verdict(run)
+    if paths:
+        print(f"\nwritten to {written.out}: {', '.join(paths)}")
+
+
+def compared(runs: Sequence["ScoredRun"]) -> tuple[list["PairedComparison"], list[str]]:
+    """All pairs of rows that compete, and why some cannot be compared."""
+    from merope.errors import MeropeError
+    from merope.evaluation.comparison import compare
+
+    done, refused = [], []
+    for one, other in combinations([run for run in runs if not run.reference], 2):
+        try:
+            done.append(compare(one.result, other.result))
+        except MeropeError as error:
+            refused.append(f"not compared clip by clip: {error}")
+    return done, refused
+
+
+def _print_comparisons(comparisons: Sequence["PairedComparison"], written: WrittenFlags) -> None:
+    from merope.evaluation.protocol import SPECS
+
+    shown = comparisons if len(comparisons) <= _MAX_PAIRS_SHOWN else []
+    for comparison in shown:
+        print()
+        print(comparison.table([key for key, spec in SPECS.items() if spec.paper]))
+    if not shown:
+        where = f"{written.out}/results.json" if written.out is not None else "the files that --out writes"
+        print(f"\n{len(comparisons)} pairs of rows are compared in {where}")
+
+
+def _print_verdict(run: "ScoredRun") -> None:
+    verdict = run.result.verdict
+    if verdict is None:
+        return
+    used = f"{verdict.num_used} of {verdict.num_expected} clips"
+    if verdict.comparable:
+        print(f"\n{run.label}: comparable with other runs of {verdict.benchmark} ({used})")
+        return
+    reasons = "\n".join(f"  - {reason}" for reason in verdict.reasons)
+    print(f"\nNOT COMPARABLE with other runs of {verdict.benchmark}: {run.label} ({used})\n{reasons}")
+
+
+def _fidelity(
+    path: Path | None, runs: Sequence["ScoredRun"]
+) -> tuple[Mapping[str, Mapping[str, "Metric"]] | None, list[str]]:
+    """The distances of the rows, and a sentence about rows and entries that found no partner."""
+    if path is None:
+        return None, []
+    from merope.evaluation.fidelity import read_fidelity
+
+    rows = read_fidelity(path)
+    labels = {run.label for run in runs}
+    without = [run.label for run in runs if run.label not in rows and not run.reference]
+    extra = [label for label in rows if label not in labels]
+    said = []
+    if without:
+        entries = ", ".join(extra) if extra else "no others"
+        said.append(
+            f"{path.name} has no distances for {', '.join(without)}; it has {entries}. --labels names rows as they stand "
+            "there."
+        )
+    return {label: row for label, row in rows.items() if label in labels}, said

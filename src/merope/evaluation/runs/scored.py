@@ -1,0 +1,77 @@
+"""`score_run`: clips with their commands and recovered cameras become one row of the tables."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from merope.evaluation.metrics.paper import AngleMethod
+from merope.evaluation.runs.run import RunClip, ScoredRun
+from merope.evaluation.scoring import ClipPair, OnFailure, evaluate_clips
+
+
+def score_run(
+    clips: Iterable[RunClip],
+    *,
+    label: str,
+    on_failure: OnFailure = "worst",
+    method: AngleMethod = "atan2",
+    scale: Literal["metric", "up_to_scale"] | None = None,
+    seed: int = 0,
+    settings: dict[str, Any] | None = None,
+    num_expected: int | None = None,
+    reference: bool = False,
+) -> ScoredRun:
+    """Score every clip of a run (`evaluate_clips`); the order of the clips changes nothing.
+
+    Settings of the result say, beside those that are given, what the estimator notes of all clips and of some, and why
+    clips failed. ``num_expected`` is how many clips there should have been, where that is known.
+
+    Raises:
+        ValueError: if there are no clips, two have one name, a clip failed under ``on_failure="error"``, or all failed and
+            are skipped.
+    """
+    chosen = sorted(clips, key=lambda clip: clip.clip_id)
+    result = evaluate_clips(
+        (
+            ClipPair(
+                clip_id=clip.clip_id,
+                commanded=clip.commanded,
+                estimated=clip.recovered,
+                first_generated=clip.first_generated,
+                nan_rows=clip.nan_rows,
+            )
+            for clip in chosen
+        ),
+        label=label,
+        on_failure=on_failure,
+        method=method,
+        scale=scale,
+        seed=seed,
+        settings={**_said(chosen), **(settings or {})},
+    )
+    result = replace(result, num_expected=num_expected)
+    return ScoredRun(label=label, clips=tuple(chosen), result=result, reference=reference)
+
+
+def not_whole(run: ScoredRun) -> list[str]:
+    """A line for every clip without a camera, or with one for some of its frames only."""
+    failed = [f"not recovered: {clip.clip_id}: {clip.failure}" for clip in run.clips if clip.failure]
+    partial = [
+        f"recovered in part: {clip.clip_id}: {clip.flags['partial_registration']}"
+        for clip in run.result.clips
+        if "partial_registration" in clip.flags
+    ]
+    return failed + partial
+
+
+def _said(clips: Sequence[RunClip]) -> dict[str, Any]:
+    """Notes of the estimator on all clips, on single ones, and why clips failed."""
+    found = {clip.clip_id: clip.recovered.notes for clip in clips if clip.recovered is not None}
+    sets = [set(notes) for notes in found.values()]
+    shared = sorted(set.intersection(*sets)) if sets else []
+    own = {name: [note for note in notes if note not in shared] for name, notes in found.items()}
+    return {
+        "estimator_notes": shared,
+        "estimator_notes_by_clip": {name: notes for name, notes in own.items() if notes},
+        "recovery_failed": {clip.clip_id: clip.failure for clip in clips if clip.failure is not None},
+    }
