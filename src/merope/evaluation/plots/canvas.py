@@ -4,6 +4,7 @@ import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from PIL import Image
 
 from merope.errors import MissingDependency
 
@@ -16,12 +17,12 @@ COMMANDED = "#222222"
 """Colour of a commanded path."""
 
 
-def equal_metres(axes: Any) -> None:
-    """Equal scale, and limits that keep a straight road from becoming a hair: at least a fifth as wide as long."""
+def equal_metres(axes: Any, *, narrowest: float = 0.2) -> None:
+    """Equal scale, and limits that keep a straight road from becoming a hair: at least ``narrowest`` as wide as long."""
     axes.set_aspect("equal", adjustable="box")
     spans = np.array([axes.get_xlim(), axes.get_ylim()])
     lengths = spans[:, 1] - spans[:, 0]
-    half = np.maximum(lengths, max(lengths.max() / 5, 1e-3)) / 2
+    half = np.maximum(lengths, max(lengths.max() * narrowest, 1e-3)) / 2
     middle = spans.mean(axis=1)
     axes.set_xlim(middle[0] - half[0], middle[0] + half[0])
     axes.set_ylim(middle[1] - half[1], middle[1] + half[1])
@@ -29,8 +30,15 @@ def equal_metres(axes: Any) -> None:
 
 def png_bytes(figure: "Figure", *, dpi: int = 130) -> bytes:
     """A figure as PNG, for inlining."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    figure.set_dpi(dpi)
+    canvas = FigureCanvasAgg(figure)
+    # Drawn once: savefig goes through the whole figure twice, the first time for its layout alone.
+    canvas.draw()
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi)
+    pixels = np.asarray(canvas.buffer_rgba())[..., :3]
+    Image.fromarray(pixels).save(buffer, format="PNG")
     return buffer.getvalue()
 
 
@@ -49,3 +57,9 @@ def new_figure(width: float, height: float) -> "Figure":
 def cycle(num: int) -> list[str]:
     """One colour for each of ``num`` things, from the start again after six."""
     return [COLORS[index % len(COLORS)] for index in range(num)]
+
+
+def grid_lines(axes: Any, *, which: str = "major") -> None:
+    """Thin grey lines under everything that is drawn."""
+    axes.grid(color="#dddddd", lw=0.6, which=which)
+    axes.set_axisbelow(True)

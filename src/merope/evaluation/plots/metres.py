@@ -3,12 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
 
-from merope.evaluation.plots.canvas import cycle, equal_metres, new_figure
+from merope.evaluation.plots.canvas import cycle, equal_metres, grid_lines, new_figure
+from merope.evaluation.runs.run import ScoredRun
 from merope.files import atomic_path
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,27 +70,55 @@ def plot_metres(
     """
     if commanded.keys() != recovered.keys():
         raise ValueError(f"labels must agree, got {sorted(commanded)} and {sorted(recovered)}.")
-    figure = new_figure(6.0, 5.6)
-    axes = figure.add_subplot()
-    lines = {}
-    values = [value for side in (commanded, recovered) for points in side.values() for value in points]
-    low, high = min(0.0, *values), max(values)
-    axes.plot([low, high], [low, high], color="#999999", lw=1, label="1 m out per metre in")
-    for (label, points), color in zip(commanded.items(), cycle(len(commanded)), strict=True):
-        x, y = np.asarray(points, dtype=np.float64), np.asarray(recovered[label], dtype=np.float64)
-        line = lines[label] = fit_line(x, y)
-        text = f"{label}: slope {line.slope:.3f}, R² {line.r_squared:.3f}"
-        axes.scatter(x, y, s=22, color=color, alpha=0.75, linewidths=0, label=text)
-        ends = np.array([x.min(), x.max()])
-        axes.plot(ends, line.slope * ends + line.intercept, color=color, lw=1.4, ls="--")
-    equal_metres(axes)
-    axes.set_xlabel(f"commanded {quantity} (m)")
-    axes.set_ylabel(f"recovered {quantity} (m)")
-    axes.grid(color="#dddddd", lw=0.6)
-    axes.set_axisbelow(True)
-    axes.legend(frameon=False, loc="upper left", fontsize=9)
-    if title:
-        axes.set_title(title, fontsize=11)
+    lines = {
+        label: fit_line(np.asarray(commanded[label]), np.asarray(recovered[label])) for label in commanded
+    }
+    colors = dict(zip(commanded, cycle(len(commanded)), strict=True))
+    figure = draw_metres(commanded, recovered, colors, title=title, quantity=quantity)
     with atomic_path(path) as temporary:
         figure.savefig(temporary, dpi=150)
     return lines
+
+
+def draw_metres(
+    commanded: Mapping[str, Sequence[float]],
+    recovered: Mapping[str, Sequence[float]],
+    colors: Mapping[str, str],
+    *,
+    title: str | None = None,
+    quantity: str = "distance travelled",
+) -> "Figure":
+    """The figure that `plot_metres` saves. Points alone where fewer than two commands differ: no line is fitted there."""
+    figure = new_figure(6.0, 5.6)
+    axes = figure.add_subplot()
+    values = [value for side in (commanded, recovered) for points in side.values() for value in points]
+    low, high = min(0.0, *values), max(values)
+    axes.plot([low, high], [low, high], color="#999999", lw=1, label="1 m out per metre in")
+    for label, points in commanded.items():
+        x, y = np.asarray(points, dtype=np.float64), np.asarray(recovered[label], dtype=np.float64)
+        color, text = colors[label], label
+        if len(x) >= 2 and float(np.ptp(x)) > 0:
+            line = fit_line(x, y)
+            text = f"{label}: slope {line.slope:.3f}, R² {line.r_squared:.3f}"
+            ends = np.array([x.min(), x.max()])
+            axes.plot(ends, line.slope * ends + line.intercept, color=color, lw=1.4, ls="--")
+        axes.scatter(x, y, s=22, color=color, alpha=0.75, linewidths=0, label=text)
+    equal_metres(axes)
+    axes.set_xlabel(f"commanded {quantity} (m)")
+    axes.set_ylabel(f"recovered {quantity} (m)")
+    grid_lines(axes)
+    # Below the axes: labels may be long, and points lie along the diagonal or anywhere.
+    figure.legend(frameon=False, loc="outside lower center", fontsize=9)
+    if title:
+        axes.set_title(title, fontsize=11)
+    return figure
+
+
+def metres_of(run: ScoredRun) -> tuple[list[float], list[float]]:
+    """Path lengths, commanded and recovered, of a run's clips that are metric on both sides; of no others."""
+    pairs = [
+        (float(clip.commanded.path_length), float(clip.recovered.poses.path_length))
+        for clip in run.clips
+        if clip.recovered is not None and clip.recovered.scale == "metric" and clip.commanded.unit == "m"
+    ]
+    return [commanded for commanded, _ in pairs], [recovered for _, recovered in pairs]

@@ -1,35 +1,73 @@
-"""Errors of every frame, over time."""
+"""Errors of every frame: median and quartiles over the clips of each run."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from jaxtyping import Float
 
 from merope.evaluation.metrics.paper import Aligned, center_errors, rotation_errors_rad
-from merope.evaluation.plots.canvas import cycle, new_figure
-from merope.geometry.poses import Poses
+from merope.evaluation.plots.bev import unit_words
+from merope.evaluation.plots.canvas import grid_lines, new_figure
+from merope.evaluation.runs.run import ScoredRun
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def draw_errors(
-    commanded: Poses, recovered: Mapping[str, Poses], *, first_generated: int | None = None
-) -> "Figure":
-    """Rotation error and scaled centre error of every frame; given frames are shaded."""
-    figure = new_figure(6.4, 4.2)
+def draw_errors_over_time(runs: Sequence[ScoredRun], colors: Mapping[str, str]) -> "Figure":
+    """Rotation error, and centre error after each clip's s*, of every frame: median over clips, quartiles as a band.
+
+    A frame counts in the clips that have it, so that clips of different lengths go together. Frames that were given in
+    all clips are shaded. Clips without a recovered camera are left out. ``colors`` are by label.
+    """
+    figure = new_figure(7.2, 5.0)
     upper, lower = figure.subplots(2, 1, sharex=True)
-    for (label, poses), color in zip(recovered.items(), cycle(len(recovered)), strict=True):
-        aligned = Aligned.from_poses(commanded, poses)
-        upper.plot(torch.rad2deg(rotation_errors_rad(aligned)), color=color, label=label)
-        lower.plot(center_errors(aligned), color=color, label=label)
+    units = set()
+    for run in runs:
+        aligned = [
+            Aligned.from_poses(clip.commanded, clip.recovered.poses)
+            for clip in run.clips
+            if clip.recovered is not None
+        ]
+        if not aligned:
+            continue
+        units |= {unit_words(clip.commanded) for clip in run.clips}
+        for axes, error in ((upper, _rotation_deg), (lower, center_errors)):
+            low, middle, high = quartiles_over_clips(aligned, error)
+            frames = np.arange(len(middle))
+            axes.plot(frames, middle, color=colors[run.label], lw=1.8, label=run.label)
+            axes.fill_between(frames, low, high, color=colors[run.label], alpha=0.18, lw=0)
     upper.set_ylabel("rotation error (deg)")
-    lower.set_ylabel(f"centre error after s* ({commanded.unit})", fontsize=9)
+    lower.set_ylabel(f"centre error after s* ({', '.join(sorted(units))})", fontsize=9)
     lower.set_xlabel("frame")
+    given = [clip.first_generated or 0 for run in runs for clip in run.clips]
     for axes in (upper, lower):
         axes.set_ylim(bottom=0)
-        axes.grid(color="#dddddd", lw=0.6)
-        if first_generated:
-            axes.axvspan(0, first_generated - 0.5, color="#000000", alpha=0.06, lw=0)
-    upper.legend(frameon=False, fontsize=9)
+        grid_lines(axes)
+        if given and min(given) > 0:
+            axes.axvspan(0, min(given) - 0.5, color="#000000", alpha=0.07, lw=0, label="given frames")
+    figure.legend(
+        *upper.get_legend_handles_labels(), loc="outside lower center", frameon=False, fontsize=9, ncols=3
+    )
     return figure
+
+
+def quartiles_over_clips(
+    aligned: Sequence[Aligned], error: Callable[[Aligned], Float[torch.Tensor, "view"]]
+) -> tuple[
+    Float[np.ndarray, "frame"],
+    Float[np.ndarray, "frame"],
+    Float[np.ndarray, "frame"],
+]:
+    """First quartile, median and third quartile of an error over clips, for each frame of the longest clip."""
+    table = np.full((len(aligned), max(len(clip) for clip in aligned)), np.nan)
+    for row, clip in zip(table, aligned, strict=True):
+        row[: len(clip)] = error(clip).numpy()
+    low, middle, high = np.nanquantile(table, [0.25, 0.5, 0.75], axis=0)
+    return low, middle, high
+
+
+def _rotation_deg(aligned: Aligned) -> Float[torch.Tensor, "view"]:
+    return torch.rad2deg(rotation_errors_rad(aligned))

@@ -1,0 +1,247 @@
+"""Which figures a report has; each is also written as PNG and PDF into the folder ``figures``."""
+
+import io
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PIL import Image
+
+from merope.evaluation.plots.baseline import draw_errors_by_baseline
+from merope.evaluation.plots.bev import draw_bevs
+from merope.evaluation.plots.canvas import COLORS, png_bytes
+from merope.evaluation.plots.clip_rows import ClipRow, by_scene, draw_clip_rows
+from merope.evaluation.plots.lens_grid import clips_by_lens, draw_lens_grid
+from merope.evaluation.plots.metres import draw_metres, metres_of
+from merope.evaluation.plots.over_time import draw_errors_over_time
+from merope.evaluation.plots.strips import draw_film_strips
+from merope.evaluation.report.markup import data_uri, figure
+from merope.evaluation.report.ranking import worst_first
+from merope.evaluation.result import format_value
+from merope.evaluation.runs.run import RunClip, ScoredRun
+from merope.files import atomic_path
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MAX_INLINE_BYTES = 5_000_000
+"""Pictures in the page; what comes after is in the folder alone."""
+MAX_RUNS = 8
+"""Runs in one figure: the best by CamMC, and references."""
+MAX_RUNS_WITH_FRAMES = 3
+"""Runs, the best by CamMC, that get pictures of their own."""
+_BEVS = 6
+_SCENES = 2
+_EXTREMES = 3
+
+
+class FigureBook:
+    """Figures in the order in which they are added: files in ``folder``, and HTML until the page is full."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.inlined = 0
+        self._names: set[str] = set()
+
+    def add(
+        self, name: str, drawn: "Figure", caption: str, *, photos: bool = False, wide: bool = True
+    ) -> str:
+        """Write ``name``.png and .pdf and return the figure's HTML; photographs go into the page as JPEG."""
+        name = self._free(name)
+        buffer = io.BytesIO(png_bytes(drawn))
+        # Laid out once; the second picture would do it again.
+        drawn.set_layout_engine("none")
+        for ending in ("png", "pdf"):
+            with atomic_path(self.folder / f"{name}.{ending}") as temporary:
+                if ending == "png":
+                    temporary.write_bytes(buffer.getvalue())
+                else:
+                    drawn.savefig(temporary, format="pdf")
+        content, media = buffer.getvalue(), "image/png"
+        if photos:
+            packed = io.BytesIO()
+            Image.open(buffer).convert("RGB").save(packed, format="JPEG", quality=85, optimize=True)
+            content, media = packed.getvalue(), "image/jpeg"
+        if self.inlined + len(content) > MAX_INLINE_BYTES:
+            return f"<p>{name}.png, in the folder figures: the page is full.</p>"
+        self.inlined += len(content)
+        return figure(data_uri(content, media), caption, wide=wide)
+
+    def _free(self, name: str) -> str:
+        """A file name that says what it is and that no other figure has."""
+        plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:80] or "figure"
+        free, number = plain, 2
+        while free in self._names:
+            free, number = f"{plain}-{number}", number + 1
+        self._names.add(free)
+        return free
+
+
+def overview_figures(book: FigureBook, runs: Sequence[ScoredRun]) -> list[str]:
+    """Of all runs together: paths from above, errors over time and against distance, metres, film strips."""
+    shown = _shown(runs)
+    colors = run_colors(runs)
+    recovered = [run for run in shown if any(clip.recovered is not None for clip in run.clips)]
+    parts = []
+    ids = list(dict.fromkeys(clip.clip_id for run in shown for clip in run.clips))
+    if ids:
+        chosen = _spread(ids, _BEVS)
+        parts.append(
+            book.add(
+                "birds-eye",
+                draw_bevs(shown, chosen, colors),
+                f"From above, {len(chosen)} of {len(ids)} clips: commanded path solid, recovered dashed, equal metres on "
+                "both axes; every path starts at the first camera (triangle), which looks up the page.",
+            )
+        )
+    if recovered:
+        parts.append(
+            book.add(
+                "errors-over-time",
+                draw_errors_over_time(recovered, colors),
+                "Error of every frame: median over the clips of each run, quartiles as a band; given frames are shaded.",
+                wide=False,
+            )
+        )
+        drawn = draw_errors_by_baseline(recovered, colors)
+        if drawn is not None:
+            parts.append(
+                book.add(
+                    "errors-by-baseline",
+                    drawn,
+                    "Error of pairs of frames against the commanded distance between their two cameras: median, quartiles "
+                    "as a band. Directions keep their sign (180° runs backwards); lengths are after the clip's |s*|, "
+                    "below zero is too short.",
+                )
+            )
+    metres = {run.label: metres_of(run) for run in recovered}
+    metres = {label: points for label, points in metres.items() if points[0]}
+    if metres:
+        parts.append(
+            book.add(
+                "metres",
+                draw_metres(
+                    {label: points[0] for label, points in metres.items()},
+                    {label: points[1] for label, points in metres.items()},
+                    colors,
+                    quantity="path length",
+                ),
+                "Path length of every clip, recovered against commanded, metric estimates only; a dashed line is the "
+                "least-squares fit.",
+                wide=False,
+            )
+        )
+    with_frames = [run for run in shown if any(clip.frames is not None for clip in run.clips)]
+    if len(with_frames) > 1:
+        common = [
+            clip_id
+            for clip_id in ids
+            if all(any(c.clip_id == clip_id and c.frames for c in run.clips) for run in with_frames)
+        ]
+        for clip_id in _spread(common, _SCENES):
+            parts.append(
+                book.add(
+                    f"film-strip-{clip_id}",
+                    draw_film_strips(with_frames, clip_id),
+                    f"Frames of {clip_id}, each run in its row.",
+                    photos=True,
+                )
+            )
+    return parts
+
+
+def run_figures(book: FigureBook, run: ScoredRun, color: str) -> list[str]:
+    """Of one run: scenes with paths beside frames (Figure 5), a row for each lens (Figure 6), worst and best clips."""
+    parts = []
+    scenes = by_scene(run.clips)
+    frames = any(clip.frames is not None for clip in run.clips)
+    if frames:
+        several = {scene: clips for scene, clips in scenes.items() if len(clips) > 1}
+        for scene in _spread(list(several), _SCENES):
+            rows = [
+                ClipRow(clip=clip, title=clip.clip_id, color=color, words=_words(run, clip))
+                for clip in several[scene][:4]
+            ]
+            parts.append(
+                book.add(
+                    f"scene-{run.label}-{scene}",
+                    draw_clip_rows(rows, title=f"{run.label}: {scene}"),
+                    f"{run.label}, scene {scene}: commanded path (solid), path recovered from the video (dashed), frames of "
+                    "the video.",
+                    photos=True,
+                )
+            )
+        lenses = clips_by_lens(run.clips)
+        if len(lenses) > 1:
+            parts.append(
+                book.add(
+                    f"lenses-{run.label}",
+                    draw_lens_grid(lenses, title=run.label),
+                    f"{run.label}, a lens in each row, narrow to wide: horizontal and vertical field of view, lens model "
+                    "and its distortion.",
+                    photos=True,
+                )
+            )
+    ordered = _by_cammc(run)
+    count = min(_EXTREMES, len(ordered) // 2)
+    for name, chosen in (("worst", ordered[:count]), ("best", ordered[len(ordered) - count :][::-1])):
+        if chosen:
+            rows = [
+                ClipRow(clip=clip, title=clip.clip_id, color=color, words=_words(run, clip))
+                for clip in chosen
+            ]
+            parts.append(
+                book.add(
+                    f"{name}-{run.label}",
+                    draw_clip_rows(rows, title=f"{run.label}: {name} clips by CamMC"),
+                    f"{run.label}, the {name} clips by CamMC: "
+                    + "; ".join(f"{clip.clip_id}, {_words(run, clip)}" for clip in chosen)
+                    + ".",
+                    photos=frames,
+                )
+            )
+    return parts
+
+
+def runs_with_figures(runs: Sequence[ScoredRun]) -> list[ScoredRun]:
+    """The runs that get figures of their own: the best by CamMC, best first."""
+    ordered = worst_first([run for run in runs if run.clips])[::-1]
+    return (ordered or [run for run in runs if run.clips])[:MAX_RUNS_WITH_FRAMES]
+
+
+def run_colors(runs: Sequence[ScoredRun]) -> dict[str, str]:
+    """A colour for each run, the same in every figure; references are black."""
+    rivals = [run.label for run in runs if not run.reference]
+    colors = {label: COLORS[index % len(COLORS)] for index, label in enumerate(rivals)}
+    return colors | {run.label: "#000000" for run in runs if run.reference}
+
+
+def _shown(runs: Sequence[ScoredRun]) -> list[ScoredRun]:
+    kept = {run.label for run in worst_first(runs)[-MAX_RUNS:]}
+    kept |= {run.label for run in [run for run in runs if run.reference][:2]}
+    return [run for run in runs if run.label in kept]
+
+
+def _spread(items: Sequence[str], most: int) -> list[str]:
+    """Items spread evenly over a list, the first and the last among them."""
+    if len(items) <= most:
+        return list(items)
+    return [items[int(place)] for place in np.linspace(0, len(items) - 1, most).round()]
+
+
+def _by_cammc(run: ScoredRun) -> list[RunClip]:
+    """Clips from the worst to the best."""
+    scores = {clip.clip_id: clip.all.values.get("cammc") for clip in run.result.clips}
+    known = [clip for clip in run.clips if scores.get(clip.clip_id) is not None]
+    return sorted(known, key=lambda clip: -(scores[clip.clip_id] or 0.0))
+
+
+def _words(run: ScoredRun, clip: RunClip) -> str:
+    """CamMC and flags of a clip."""
+    result = next((found for found in run.result.clips if found.clip_id == clip.clip_id), None)
+    if result is None:
+        return "left out"
+    flags = f", flags: {', '.join(result.flags)}" if result.flags else ""
+    return f"CamMC {format_value(result.all.values.get('cammc'), 2)}{flags}"
