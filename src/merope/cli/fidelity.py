@@ -100,8 +100,8 @@ def fidelity(
     from dataclasses import replace
 
     from merope.evaluation.fidelity.clips import generated_collection, real_collection
+    from merope.evaluation.fidelity.libraries import build_network
     from merope.evaluation.fidelity.measuring import measure
-    from merope.evaluation.fidelity.networks import build_network
     from merope.evaluation.fidelity.protocol import PRESETS, FidelityProtocol, Resize
     from merope.evaluation.fidelity.results import FILE, fidelity_table, write_fidelity
     from merope.files import require_folder

@@ -35,7 +35,8 @@ def kernel_distance(real: FeatureSet, generated: FeatureSet) -> KernelDistance:
 
     The mean of k over pairs of different real features, plus that of generated ones, minus twice that of mixed pairs.
     Its expectation does not depend on N, and it may be below 0 where the sets are alike. The uncertainty is a standard
-    error by the jackknife that leaves one clip out, of either set: frames of one clip are no independent samples.
+    error by the jackknife that leaves one clip out, of either set: frames of one clip are no independent samples. Where
+    the sets are alike it is too large rather than too small.
 
     Raises:
         ValueError: if the numbers of features differ, or a set has fewer than two samples.
@@ -47,8 +48,8 @@ def kernel_distance(real: FeatureSet, generated: FeatureSet) -> KernelDistance:
     value = _discrepancy(own[0].total, own[1].total, across[0].sum(), counts[0], counts[1])
     variance: float | None = 0.0
     for side, features in enumerate((real, generated)):
-        sizes = np.asarray(features.sizes)
-        if len(sizes) < 2 or min(counts[side] - sizes) < 2:
+        num_clips = len(features.sizes)
+        if num_clips < 2 or counts[side] - max(features.sizes) < 2:
             variance = None
             break
         # Pairs of the other clips: all but those with one of this clip's features on either side.
@@ -58,11 +59,11 @@ def kernel_distance(real: FeatureSet, generated: FeatureSet) -> KernelDistance:
         without = np.array(
             [
                 _discrepancy(kept, others, both, counts[side] - size, counts[1 - side])
-                for kept, both, size in zip(left, mixed, sizes, strict=True)
+                for kept, both, size in zip(left, mixed, features.sizes, strict=True)
             ]
         )
         assert variance is not None
-        variance += (len(sizes) - 1) / len(sizes) * float(((without - without.mean()) ** 2).sum())
+        variance += (num_clips - 1) / num_clips * float(((without - without.mean()) ** 2).sum())
     return KernelDistance(value=value, uncertainty=None if variance is None else variance**0.5)
 
 

@@ -1,0 +1,122 @@
+"""Feature networks: what they take, what they say of themselves, and what is refused."""
+
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+from merope.errors import MeropeError, MissingDependency
+from merope.evaluation.fidelity.libraries import build_network, require_plain_weights
+from merope.evaluation.fidelity.networks import network_of_module
+from tests.evaluation.fidelity.networks import TinyI3D, frames_network, save_frames, save_i3d
+
+
+class Mean(nn.Module):
+    """The mean of every channel, so that values can be read off."""
+
+    def forward(self, x):
+        return x.mean(dim=(2, 3))
+
+
+PIXELS = torch.full((3, 3, 4, 5), 51, dtype=torch.uint8)
+
+
+@pytest.mark.parametrize(("values", "expected"), [("0..255", 51.0), ("0..1", 0.2), ("-1..1", -0.6)])
+def test_a_module_gets_the_range_that_it_was_said_to_take(values, expected):
+    network = network_of_module(Mean(), takes="frames", name="mean", values=values)
+    assert network.features(PIXELS) == pytest.approx(torch.full((3, 3), expected).numpy(), abs=1e-6)
+    assert values in network.describe()["value_range"]
+
+
+def test_only_uint8_is_taken():
+    with pytest.raises(TypeError, match="uint8"):
+        frames_network().features(torch.rand(2, 3, 16, 16))
+
+
+def test_autocast_changes_no_digit():
+    pixels = torch.randint(0, 256, (4, 3, 16, 20), dtype=torch.uint8)
+    network = frames_network()
+    plain = network.features(pixels)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(network.features(pixels), plain)
+
+
+def test_other_weights_are_another_network():
+    one, same, other = (frames_network(seed=seed) for seed in (0, 0, 1))
+    assert one.sha256 == same.sha256 != other.sha256
+
+
+def test_features_that_are_not_finite_are_refused():
+    class Broken(nn.Module):
+        def forward(self, x):
+            return x.mean(dim=(2, 3)) / 0
+
+    network = network_of_module(Broken(), takes="frames", name="broken")
+    with pytest.raises(MeropeError, match="broken gave .* not finite"):
+        network.features(PIXELS)
+
+
+def test_the_i3d_file_is_called_as_its_makers_call_it(tmp_path):
+    path = save_i3d(tmp_path / "i3d.pt")
+    video = torch.randint(0, 256, (1, 3, 12, 20, 28), dtype=torch.uint8)
+    module = TinyI3D().eval()
+    own = build_network("i3d-torchscript", weights=path, flag="--w")
+    with torch.no_grad():
+        assert torch.equal(own.features(video), module(video.float(), True, True, True))
+    assert "rescale=True, resize=True" in own.describe()["backend"]
+    assert own.min_frames == 10 and own.covariance == "N"
+
+    ready = build_network("i3d-torchscript", weights=path, flag="--w", presized=True)
+    with torch.no_grad():
+        assert torch.equal(ready.features(video), module(video / 127.5 - 1, False, False, True))
+    assert "rescale=False, resize=False" in ready.describe()["backend"]
+    assert own.describe() != ready.describe()
+
+
+def test_a_file_is_known_by_its_bytes(tmp_path):
+    first, second = (save_frames(tmp_path / f"{seed}.pt", seed=seed) for seed in (0, 1))
+    networks = [build_network("torchscript", weights=path, flag="--w") for path in (first, second)]
+    assert networks[0].sha256 != networks[1].sha256
+    i3d = build_network("i3d-torchscript", weights=save_i3d(tmp_path / "i3d.pt"), flag="--w")
+    assert i3d.describe()["weights"] == "i3d.pt, not the usual file"
+
+
+def test_a_name_that_is_none_lists_those_that_are():
+    with pytest.raises(ValueError, match="inception, inception-tf1.*got 'inceptoin'"):
+        build_network("inceptoin", weights=None, flag="--w")
+
+
+@pytest.mark.parametrize("name", ["torchscript", "i3d-torchscript", "inception-torchscript"])
+def test_a_file_that_is_no_torchscript_is_named(tmp_path, name):
+    path = tmp_path / "weights.pt"
+    torch.save({"a": torch.zeros(2)}, path)
+    with pytest.raises(MeropeError, match=r"weights\.pt is no TorchScript file"):
+        build_network(name, weights=path, flag="--w")
+
+
+@pytest.mark.parametrize(("name", "package"), [("inception", "torch_fidelity"), ("i3d-cdfvd", "cdfvd")])
+def test_a_missing_library_is_named_with_its_extra(tmp_path, name, package):
+    try:
+        __import__(package)
+    except ImportError:
+        pass
+    else:
+        pytest.skip(f"{package} is installed here")
+    path = tmp_path / "weights.pt"
+    torch.save({"a": torch.zeros(2)}, path)
+    with pytest.raises(MissingDependency, match=rf"{package}.*merope\[fidelity\]"):
+        build_network(name, weights=path, flag="--w")
+
+
+class Evil:
+    def __reduce__(self):
+        return print, ("run",)
+
+
+def test_a_pickle_that_runs_something_is_not_loaded(tmp_path, capsys):
+    path = tmp_path / "evil.pth"
+    path.write_bytes(pickle.dumps(Evil()))
+    with pytest.raises(MeropeError, match=r"evil\.pth holds no plain weights"):
+        require_plain_weights(path, "inception-torchscript")
+    assert capsys.readouterr().out == ""
