@@ -244,8 +244,11 @@ def test_numbers_that_were_not_made_alike_do_not_stand_in_one_table(change, fiel
 
 
 def test_subsets_are_stated_with_the_number():
-    score = measured(protocol=replace(PROTOCOL, kernel_subsets=4, kernel_subset_size=20, seed=3)).scores[
-        "kid"
-    ]
+    protocol = replace(PROTOCOL, kernel_subsets=4, kernel_subset_size=20, seed=3)
+    score = measured(protocol=protocol, videos_network=None).scores["kid"]
     assert score.protocol["pairs"] == "4 subsets of 20, seed 3"
     assert score.protocol["uncertainty"] == "standard deviation over subsets"
+    with pytest.raises(
+        MeropeError, match="KVD over subsets of 20 needs as many videos of each set; there are 8"
+    ):
+        measured(protocol=protocol)

@@ -53,7 +53,7 @@ def test_features_that_are_not_finite_are_refused():
             return x.mean(dim=(2, 3)) / 0
 
     network = network_of_module(Broken(), takes="frames", name="broken")
-    with pytest.raises(MeropeError, match="broken gave .* not finite"):
+    with pytest.raises(MeropeError, match=r"broken gave .* not finite"):
         network.features(PIXELS)
 
 
@@ -83,7 +83,7 @@ def test_a_file_is_known_by_its_bytes(tmp_path):
 
 
 def test_a_name_that_is_none_lists_those_that_are():
-    with pytest.raises(ValueError, match="inception, inception-tf1.*got 'inceptoin'"):
+    with pytest.raises(ValueError, match=r"inception, inception-tf1.*got 'inceptoin'"):
         build_network("inceptoin", weights=None, flag="--w")
 
 

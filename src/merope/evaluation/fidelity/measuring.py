@@ -76,7 +76,7 @@ def measure(
     moments = {
         network.name: extracted[0].features[network.name].moments()
         for network in used
-        if any(MEASURES[name].kind == "frechet" and MEASURES[name].takes == network.takes for name in wanted)
+        if any(_is(name, "frechet", network) for name in wanted)
     }
     results = []
     for collection, features in zip(chosen.generated, extracted[1:], strict=True):
@@ -147,9 +147,14 @@ def _require_enough(
         raise MeropeError(
             f"a distance of distributions needs at least 2 {network.takes} of each set; got {samples}."
         )
-    names = [
-        name for name in wanted if MEASURES[name].kind == "frechet" and MEASURES[name].takes == network.takes
-    ]
+    names = [name for name in wanted if _is(name, "frechet", network)]
+    kernels = [name for name in wanted if _is(name, "kernel", network)]
+    size = chosen.protocol.kernel_subset_size
+    if kernels and chosen.protocol.kernel_subsets is not None and size > samples:
+        raise MeropeError(
+            f"{kernels[0].upper()} over subsets of {size} needs as many {network.takes} of each set; there are {samples}. "
+            "Take smaller subsets (--kernel-subset-size), or all pairs without --kernel-subsets."
+        )
     if names and dimension is not None and samples <= dimension and not allow_small:
         beside = "KID" if network.takes == "frames" else "KVD"
         raise MeropeError(
@@ -158,6 +163,10 @@ def _require_enough(
             f"Take more than {dimension}, or {beside} alone, whose expectation does not depend on N "
             f"(--measures {beside.lower()}); or force it and have it marked (--allow-small)."
         )
+
+
+def _is(name: str, kind: str, network: FeatureNetwork) -> bool:
+    return MEASURES[name].kind == kind and MEASURES[name].takes == network.takes
 
 
 def _marks(
