@@ -57,9 +57,10 @@ def not_whole(run: ScoredRun) -> list[str]:
     """A line for every clip without a camera, or with one for some of its frames only."""
     failed = [f"not recovered: {clip.clip_id}: {clip.failure}" for clip in run.clips if clip.failure]
     partial = [
-        f"recovered in part: {clip.clip_id}: {clip.flags['partial_registration']}"
+        f"recovered in part: {clip.clip_id}: {clip.flags[flag]}"
         for clip in run.result.clips
-        if "partial_registration" in clip.flags
+        for flag in ("partial_registration", "nan_rows")
+        if flag in clip.flags
     ]
     return failed + partial
 
