@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from merope.cli.main import run
 from merope.data import write_poses
@@ -29,7 +30,7 @@ def test_a_table_with_units_and_protocol_is_printed(files, capsys):
 
 def test_json_is_one_object_with_every_metric(files, capsys):
     assert run([*files, "--json", "--window", "8", "--first-generated", "2"]) == 0
-    content = json.loads(capsys.readouterr().out)
+    (content,) = json.loads(capsys.readouterr().out)["results"]
     assert set(content["metrics"]) == set(SPECS)
     assert content["num_clips"] == 3
     assert content["settings"]["num_frames_left_over"] == 6
@@ -65,10 +66,10 @@ def test_opengl_estimates_are_flagged_and_the_flag_mends_them(files, tmp_path, c
     files[4] = str(tmp_path / "estimated.npy")
     files += ["--estimated-format", "npy", "--json"]
     assert run(files) == 0
-    before = json.loads(capsys.readouterr().out)
+    (before,) = json.loads(capsys.readouterr().out)["results"]
     assert before["flags"]["axes_suspected"] == 1
     assert run([*files, "--camera-axes", "opengl"]) == 0
-    after = json.loads(capsys.readouterr().out)
+    (after,) = json.loads(capsys.readouterr().out)["results"]
     assert after["flags"]["axes_suspected"] == 0
     assert after["metrics"]["cammc"]["value"] == pytest.approx(0, abs=1e-9)
 
@@ -76,7 +77,7 @@ def test_opengl_estimates_are_flagged_and_the_flag_mends_them(files, tmp_path, c
 def metric_scale_error(arguments, capsys):
     """Value and reason of the metric scale error, and the units it was computed from."""
     assert run([*arguments, "--json"]) == 0
-    content = json.loads(capsys.readouterr().out)
+    (content,) = json.loads(capsys.readouterr().out)["results"]
     error = content["metrics"]["scale_error_percent"]
     return error["value"], error["reason"], content["settings"]["unit"]
 
@@ -123,7 +124,7 @@ def test_rotations_that_had_to_be_projected_are_reported(files, capsys):
     assert "(largest entry of R^T R - I) and were projected to rotations" in printed
     assert files[2] not in printed
     assert run([*files, "--json"]) == 0
-    error = json.loads(capsys.readouterr().out)["settings"]["projection_error"]
+    error = json.loads(capsys.readouterr().out)["results"][0]["settings"]["projection_error"]
     assert error["commanded"] < 1e-12
     assert 1e-6 < error["estimated"] < 1e-3
 
@@ -139,11 +140,8 @@ def test_a_folder_of_results_is_written(files, tmp_path, capsys):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'merope[plot]'")
     assert run([*files, "--out", str(tmp_path / "out")]) == 0
     assert "report.html" in capsys.readouterr().out
-    assert sorted(entry.name for entry in (tmp_path / "out").iterdir()) == [
-        "bev.png",
-        "metrics.json",
-        "report.html",
-    ]
+    names = {entry.name for entry in (tmp_path / "out").iterdir()}
+    assert {"report.html", "results.json", "results.csv", "results.md", "results.tex"} <= names
 
 
 def test_a_wrong_option_is_a_usage_error(files):
@@ -152,20 +150,137 @@ def test_a_wrong_option_is_a_usage_error(files):
     assert stop.value.code == 2
 
 
-def test_real_estimates_run_in_windows(capsys):
-    commanded = shared_file("data/kitti_odom/poses/09.txt")
-    estimated = shared_file("data/kitti_odom/estimates/09_example_0.txt")
+KITTI = {
+    "00": ("00_ORB.txt.gz", "00_SPTAM.txt.gz"),
+    "09": ("09_example_0.txt", "09_example_1.txt"),
+}
+
+
+def real(sequence, *options):
+    """The command line for a sequence of KITTI and the estimates of it."""
+    commanded = shared_file(f"data/kitti_odom/poses/{sequence}.txt")
+    estimates = [str(shared_file(f"data/kitti_odom/estimates/{name}")) for name in KITTI[sequence]]
+    return [
+        *("evaluate", "--commanded", str(commanded), "--estimated", *estimates),
+        *("--format", "kitti", "--window", "49", *options),
+    ]
+
+
+def test_two_estimates_of_a_real_drive_are_two_rows_compared_clip_by_clip(capsys):
+    assert run(real("00", "--json")) == 0
+    content = json.loads(capsys.readouterr().out)
+    orb, sptam = content["results"]
+    assert (orb["label"], sptam["label"]) == KITTI["00"]
+    assert orb["num_clips"] == sptam["num_clips"] == 92
+    # As in docs/reproduce.md.
+    assert orb["metrics"]["rot_deg"]["value"] == pytest.approx(0.337, abs=5e-4)
+    assert sptam["metrics"]["tr_percent"]["value"] == pytest.approx(1.055, abs=5e-4)
+    (comparison,) = content["comparisons"]
+    assert comparison["num_clips"] == 92
+    worse = sptam["metrics"]["rot_deg"]["value"] - orb["metrics"]["rot_deg"]["value"]
+    assert comparison["metrics"]["rot_deg"]["difference"] == pytest.approx(worse, abs=1e-12)
+
+
+def test_an_estimate_with_frame_numbers_and_missing_rows_is_read_as_it_is(capsys):
+    assert run(real("09")) == 0
+    printed = capsys.readouterr().out
+    assert (
+        "09_example_0.txt: matched by frame number: 1589 of 1591 commanded poses; the 2 without an estimate are left out "
+        "of every figure" in printed
+    )
+    assert "09_example_1.txt: matched one to one: 1591 of 1591 commanded poses" in printed
+    assert "not compared clip by clip" in printed
+    assert "--fill keeps all of them" in printed
+
+
+def test_filled_rows_make_clips_of_two_estimates_the_same(capsys):
+    assert run(real("09", "--fill", "--scale", "up-to-scale", "--json")) == 0
+    content = json.loads(capsys.readouterr().out)
+    unscaled, scaled = content["results"]
+    assert unscaled["num_clips"] == scaled["num_clips"] == 32
+    assert unscaled["metrics"]["scale"]["value"] == pytest.approx(21, rel=0.02)
+    assert unscaled["settings"]["num_not_registered"] == 2
+    assert unscaled["flags"]["partial_registration"] == 1
+    assert content["comparisons"][0]["num_clips"] == 32
+
+
+def kitti_rows(poses):
+    return [" ".join(map(repr, row)) for row in poses.T_world_cam[:, :3].flatten(1).tolist()]
+
+
+def test_an_index_column_may_stand_in_the_estimate_alone(tmp_path, capsys):
+    times = [frame / 10 for frame in range(12)]
+    poses = turning(12).with_times(torch.tensor(times, dtype=torch.float64))
+    write_poses(tmp_path / "true.txt", poses, format="tum")
+    lines = (tmp_path / "true.txt").read_text().splitlines()[1:]
+    (tmp_path / "mine.txt").write_text("".join(f"{row} {lines[row]}\n" for row in range(12) if row != 5))
     arguments = [
         "evaluate",
         "--commanded",
-        str(commanded),
+        str(tmp_path / "true.txt"),
         "--estimated",
-        str(estimated),
-        "--format",
-        "kitti",
+        str(tmp_path / "mine.txt"),
     ]
-    assert run([*arguments, "--window", "49", "--scale", "up-to-scale", "--json"]) == 0
-    content = json.loads(capsys.readouterr().out)
-    assert content["num_clips"] == 32
-    assert content["metrics"]["scale"]["value"] == pytest.approx(21, rel=0.02)
-    assert "1589 of 1591" in content["settings"]["matching"]
+    arguments += ["--format", "tum"]
+    assert run(arguments) == 1
+    assert "--index-column" in capsys.readouterr().err
+    assert run([*arguments, "--estimated-index-column"]) == 0
+    assert "matched by frame number: 11 of 12 commanded poses" in capsys.readouterr().out
+
+
+def test_rows_of_nan_in_the_estimate_are_flagged_and_in_the_command_an_error(files, capsys):
+    rows = kitti_rows(turning(30))
+    rows[7] = " ".join(["nan"] * 12)
+    with open(files[4], "w", encoding="utf-8") as file:
+        file.write("\n".join(rows))
+    assert run(files) == 0
+    output = capsys.readouterr()
+    assert "1 have NaN for an estimate" in output.out
+    assert "nan_rows" in output.out
+    assert "1 of 30 rows of the estimate are not finite (frame 7)" in output.err
+    with open(files[2], "w", encoding="utf-8") as file:
+        file.write("\n".join(rows))
+    assert run(files) == 1
+    assert "line 8 holds a value that is not finite" in capsys.readouterr().err
+
+
+def test_folders_are_scored_clip_by_clip_and_missing_files_count(tmp_path, capsys):
+    for side in ("true", "mine"):
+        (tmp_path / side / "street").mkdir(parents=True)
+        for seed, name in enumerate(("street/left", "street/right", "ahead")):
+            if (side, name) != ("mine", "ahead"):
+                poses = turning(9, turn_deg=10.0 + seed)
+                write_poses(tmp_path / side / f"{name}.json", poses, format="merope")
+    arguments = ["evaluate", "--commanded", str(tmp_path / "true"), "--estimated", str(tmp_path / "mine")]
+    arguments += ["--format", "merope"]
+    assert run(arguments) == 0
+    output = capsys.readouterr()
+    assert "1 of 3 clips have no file of estimated poses: ahead" in output.out
+    assert "3 clips of 9 frames; poses recovered for 67 %" in output.out
+    assert "not recovered: ahead" in output.err
+    assert run([*arguments, "--on-failure", "skip", "--json"]) == 0
+    (content,) = json.loads(capsys.readouterr().out)["results"]
+    assert [clip["clip_id"] for clip in content["clips"]] == ["street/left", "street/right"]
+    assert (content["num_skipped"], content["num_expected"]) == (1, 3)
+    assert run([*arguments, "--on-failure", "error"]) == 1
+    assert "'ahead' has no estimated trajectory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((), "name folders of generated clips"),
+        (("--commanded", "a.txt"), "name folders of generated clips"),
+        (("--commanded", "a.txt", "--estimated", "b.txt"), "--format is missing"),
+        (("--commanded", ".", "--estimated", "b.txt", "--format", "kitti"), "two folders whose files"),
+        (("--commanded", "a", "--estimated", "b", "--format", "kitti", "--floor", "f"), "--floor is for"),
+        (
+            ("--commanded", "a", "--estimated", "b", "--format", "kitti", "--workers", "2"),
+            "--workers is about",
+        ),
+        (("--commanded", "a", "--estimated", "b", "c", "--labels", "x", "x"), "--labels must differ"),
+    ],
+)
+def test_flags_that_make_no_sense_are_a_usage_error(capsys, options, words):
+    assert run(["evaluate", *options]) == 2
+    assert words in capsys.readouterr().err

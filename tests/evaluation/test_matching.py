@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from merope.data.poses.files import NanRow
 from merope.errors import TrajectoryError
 from merope.evaluation.matching import match_poses
 from merope.geometry.poses import Poses
@@ -69,3 +70,47 @@ def test_clocks_in_other_units_name_the_unit():
         match_poses(seconds, timed([1000e9, 1001e9, 1002e9]))
     with pytest.raises(TrajectoryError, match="commanded file in ms"):
         match_poses(timed([1000e3, 1001e3, 1002e3]), seconds)
+
+
+def test_missing_frames_can_be_filled_and_are_then_not_registered():
+    matched = match_poses(straight(6), straight(3, step=10.0), estimated_ids=(1, 2, 4), missing="interpolate")
+    assert len(matched.commanded) == 6
+    assert matched.registered.tolist() == [False, True, True, False, True, False]
+    assert matched.estimated.center_world[:, 2].tolist() == [0, 0, 10, 15, 20, 20]
+    assert matched.frames == (0, 1, 2, 3, 4, 5)
+    assert "the 3 without an estimate are interpolated between estimated neighbours" in matched.rule
+
+
+def test_rows_of_nan_keep_their_frames_by_position_number_and_time():
+    lost = (NanRow(row=2),)
+    by_position = match_poses(straight(5), straight(4), nan_rows=lost)
+    assert (
+        by_position.registered.tolist()
+        == by_position.nan.logical_not().tolist()
+        == [True, True, False, True, True]
+    )
+    assert by_position.num_estimated == 5
+    by_number = match_poses(
+        straight(9), straight(3), estimated_ids=(4, 5, 8), nan_rows=(NanRow(row=2, frame_id=6),)
+    )
+    assert by_number.frames == (4, 5, 6, 8)
+    assert by_number.nan.tolist() == [False, False, True, False]
+    by_time = match_poses(
+        timed([0.0, 1.0, 2.0, 3.0]), timed([0.0, 1.0, 3.0]), nan_rows=(NanRow(row=2, time=2.001),)
+    )
+    assert by_time.nan.tolist() == [False, False, True, False]
+    assert by_time.estimated.center_world[2, 2] == 2.0
+    assert "1 have NaN for an estimate" in by_time.rule
+
+
+def test_two_poses_have_to_be_left():
+    with pytest.raises(TrajectoryError, match="only 1 of the 3 estimated rows"):
+        match_poses(straight(3), straight(1), nan_rows=(NanRow(row=1), NanRow(row=2)))
+
+
+def test_frames_have_the_numbers_of_the_command():
+    matched = match_poses(
+        straight(4), straight(4), commanded_ids=(10, 11, 12, 13), estimated_ids=(9, 11, 12, 13)
+    )
+    assert matched.frames == (11, 12, 13)
+    assert "1 estimated poses belong to no commanded one" in matched.rule

@@ -1,5 +1,6 @@
 """`score_run`: clips with their commands and recovered cameras become one row of the tables."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -30,7 +31,7 @@ def score_run(
         ValueError: if there are no clips, two have one name, a clip failed under ``on_failure="error"``, or all failed and
             are skipped.
     """
-    chosen = sorted(clips, key=lambda clip: clip.clip_id)
+    chosen = sorted(clips, key=_in_order)
     result = evaluate_clips(
         (
             ClipPair(
@@ -51,6 +52,12 @@ def score_run(
     )
     result = replace(result, num_expected=num_expected)
     return ScoredRun(label=label, clips=tuple(chosen), result=result, reference=reference)
+
+
+def _in_order(clip: RunClip) -> list[tuple[int, str]]:
+    """By name, numbers in it by their value: frames 8 come before frames 16."""
+    parts = re.split(r"(\d+)", clip.clip_id)
+    return [(int(part) if place % 2 else 0, part) for place, part in enumerate(parts)]
 
 
 def not_whole(run: ScoredRun) -> list[str]:
