@@ -4,6 +4,9 @@ from merope.evaluation.metrics.pairs import PairCounts
 from merope.evaluation.protocol import SPECS
 from merope.evaluation.result import ClipResult, EvaluationResult, Scores
 
+NASTY = r"50%_of {x} & \y $z$ #1 ^~ <a|b> [c] *d* 'Ω'°"
+"""A label with what Markdown and LaTeX read as markup."""
+
 
 def pairs(below=(), *, num=100, oriented=None, vanishing=0) -> PairCounts:
     """Counts below 1, 2, ... degrees; the last one given holds up to 10 degrees."""
