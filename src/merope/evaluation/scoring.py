@@ -14,9 +14,9 @@ from merope.evaluation.estimators.base import Recovered
 from merope.evaluation.flags.find import find_flags
 from merope.evaluation.flags.standing import chord_problem, stands
 from merope.evaluation.metrics import paper as metrics
-from merope.evaluation.metrics.pairs import PairCounts, count_pairs
+from merope.evaluation.metrics.pairs import PairCounts, count_pairs_from
 from merope.evaluation.metrics.paper import Aligned, AngleMethod
-from merope.evaluation.metrics.trajectory_errors import trajectory_values
+from merope.evaluation.metrics.trajectory_errors import TrajectoryErrors
 from merope.evaluation.protocol import AUC_THRESHOLDS_DEG, FLAGS, SPECS
 from merope.evaluation.result import ClipResult, EvaluationResult, Scores
 from merope.geometry.poses import Poses
@@ -78,13 +78,21 @@ def evaluate_clip(
 
     problem = chord_problem(commanded)
 
-    def score(first: int) -> Scores:
-        scores = _score(
-            aligned, commanded, first=first, method=method, metric=scale == "metric", problem=problem
+    errors = TrajectoryErrors.of(commanded, poses)
+    firsts = (0,) if first_generated is None else (0, first_generated)
+    scores = [
+        _score(
+            aligned,
+            errors,
+            pairs,
+            first=first,
+            method=method,
+            metric=scale == "metric",
+            problem=problem,
+            still=stands(commanded),
         )
-        values, reasons = trajectory_values(commanded, poses, first=first, metric=scale == "metric")
-        return Scores(values=scores.values | values, reasons=scores.reasons | reasons, pairs=scores.pairs)
-
+        for first, pairs in zip(firsts, count_pairs_from(aligned, firsts, method=method), strict=True)
+    ]
     return ClipResult(
         clip_id=clip_id,
         num_frames=len(commanded),
@@ -92,8 +100,8 @@ def evaluate_clip(
         first_generated=first_generated,
         angle_method=method,
         unit=commanded.unit,
-        all=score(0),
-        generated=None if first_generated is None else score(first_generated),
+        all=scores[0],
+        generated=None if first_generated is None else scores[1],
         flags=find_flags(commanded, poses, aligned, recovered=recovered, scale=scale, nan_rows=nan_rows),
         commanded_digest=digest_of_command(commanded),
     )
@@ -101,15 +109,15 @@ def evaluate_clip(
 
 def _score(
     aligned: Aligned,
-    commanded: Poses,
+    errors: TrajectoryErrors,
+    pairs: PairCounts,
     *,
     first: int,
     method: AngleMethod,
     metric: bool,
     problem: str | None,
+    still: bool,
 ) -> Scores:
-    pairs = count_pairs(aligned, first=first, method=method)
-    still = stands(commanded)
     ratio = metrics.metres_ratio(aligned) if metric and not still else None
     values: dict[str, float | None] = {
         "rot_deg": metrics.rot_deg(aligned, first=first, method=method),
@@ -127,7 +135,8 @@ def _score(
         reasons |= dict.fromkeys(("metres_ratio", "scale_error_percent"), "the estimate has no metric scale")
     if still:
         reasons |= dict.fromkeys(_BESIDE_SCALE, f"the command {problem or 'stands still'}")
-    return Scores(values=values, reasons=reasons, pairs=pairs)
+    trajectory, undefined = errors.values(first=first, metric=metric)
+    return Scores(values=values | trajectory, reasons=reasons | undefined, pairs=pairs)
 
 
 def _auc_values(pairs: PairCounts) -> dict[str, float | None]:

@@ -10,6 +10,8 @@ from merope.evaluation.flags.readings import Reading
 # about 3.5) and the reading takes away at least three quarters of the error.
 MIN_CAMMC_PER_FRAME = 0.1
 MAX_CAMMC_RATIO = 0.25
+# Of the many readings without a name one may fit by chance: nine tenths.
+MAX_CAMMC_RATIO_UNNAMED = 0.1
 
 
 def misread(reading: Reading, *, cammc_as_given: float, num_frames: int) -> dict[str, str]:
@@ -19,11 +21,12 @@ def misread(reading: Reading, *, cammc_as_given: float, num_frames: int) -> dict
     """
     if cammc_as_given < MIN_CAMMC_PER_FRAME * num_frames or reading.kind == "reversed":
         return {}
-    if reading.cammc > MAX_CAMMC_RATIO * cammc_as_given:
+    ratio = MAX_CAMMC_RATIO if reading.common else MAX_CAMMC_RATIO_UNNAMED
+    if reading.cammc > ratio * cammc_as_given:
         return {}
     words = f"the estimate looks like {reading.words}: read so, CamMC falls from {cammc_as_given:.3g} to {reading.cammc:.3g}"
     if reading.kind == "mirrored":
-        return {"mirrored": f"{words}; {reading.way_out}"}
+        return {"mirrored": f"{words}. Either the video turns left for right, or {reading.way_out}"}
     if reading.constant_turn_deg is not None:
         words += "; R_gt^T R_est is that same turn in every frame"
     else:

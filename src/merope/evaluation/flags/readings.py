@@ -26,7 +26,7 @@ _MAX_OFF_AXIS_DEG = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One way to read the estimate: in words, and as what a user would do about it.
+    """One way to read the estimate: in words, and as what a user would do about it; ``common`` if it has a name.
 
     ``constant_turn_deg`` is how far R_gt^T R_est is from the reading's axes before any gauge, where it is the same turn
     in every frame (spread below 2 degrees); None where it is not, that is where world frames differ.
@@ -36,6 +36,7 @@ class Reading:
     words: str
     way_out: str
     cammc: float
+    common: bool
     constant_turn_deg: float | None = None
 
 
@@ -55,6 +56,7 @@ def _named(name: str, flag: str) -> tuple[str, str]:
 
 _NO_FLAG = "no reading flag undoes this; convert the file"
 # Ranks decide ties: the mistakes people make go first. Reversed motion is 2, mirrors 3.
+_RANK_UNNAMED = 5
 _NAMED = {
     (1, 0, 0, 0, -1, 0, 0, 0, -1): (*_named("OpenGL camera axes (x right, y up, z back)", "opengl"), 0),
     (0, -1, 0, 0, 0, -1, 1, 0, 0): (*_named("vehicle axes (x forward, y left, z up)", "flu"), 0),
@@ -72,12 +74,12 @@ _NAMED = {
     ),
 }
 _MIRRORED_BOTH = (
-    "its rotations are right-handed, so --mirror cannot undo it: if it was read with --camera-axes unreal, the file is "
-    "not left-handed and needs flu; else export it with the axes of world and camera converted together"
+    "the file was written in left-handed axes and has right-handed rotations, which --mirror x|y|z cannot undo: read with "
+    "--camera-axes unreal it needs flu, and else an export with the axes of world and camera converted together"
 )
 _MIRRORED_CENTERS = (
-    "read it with --mirror {axis} where its rotations have determinant -1 too; where they do not, negate {axis} of the "
-    "centres in the file"
+    "the world of the file is left-handed: read it with --mirror {axis} where its rotations have determinant -1, and "
+    "else negate {axis} of its centres"
 )
 
 
@@ -103,7 +105,8 @@ def _signed_axes() -> tuple[tuple[_Axes, ...], Tensor]:
             else:
                 rows_text = [list(flat[start : start + 3]) for start in (0, 3, 6)]
                 hand = "other" if float(torch.det(matrix)) > 0 else "left-handed"
-                words, way_out, rank = f"{hand} camera axes (x_opencv = {rows_text} x_estimate)", _NO_FLAG, 5
+                words, way_out = f"{hand} camera axes (x_opencv = {rows_text} x_estimate)", _NO_FLAG
+                rank = _RANK_UNNAMED
             rows.append(_Axes(matrix=flat, words=words, way_out=way_out, rank=rank))
     return tuple(rows), torch.tensor([row.matrix for row in rows], dtype=torch.float64).reshape(-1, 3, 3)
 
@@ -143,11 +146,16 @@ def best_reading(commanded: Poses, estimated: Poses, aligned: Aligned) -> Readin
                 words=named.words,
                 way_out=named.way_out,
                 cammc=score,
+                common=rank < _RANK_UNNAMED,
                 constant_turn_deg=confirmed[row],
             ),
         )
     for words, way_out, rank, kind, score in _other_readings(commanded, estimated, aligned):
-        add(score, rank, Reading(kind=kind, words=words, way_out=way_out, cammc=score))
+        add(
+            score,
+            rank,
+            Reading(kind=kind, words=words, way_out=way_out, cammc=score, common=rank < _RANK_UNNAMED),
+        )
     least = min(score for score, _, _ in found)
     tied = [entry for entry in found if entry[0] <= least + _TIE_PER_FRAME * num]
     return min(tied, key=lambda entry: entry[1])[2]
@@ -175,7 +183,7 @@ def _other_readings(
         if row != 0:
             words += f", in {axes[row].words}"
             way_out += "; " + axes[row].way_out
-            rank = axes[row].rank + 5
+            rank = axes[row].rank + _RANK_UNNAMED
         readings.append((words, way_out, rank, "axes", score))
     identity = matrices[:1]
     transposed = _cammc_in_axes(

@@ -1,7 +1,7 @@
 """An estimate that belongs to other moments: the motion of the command, some frames earlier or later.
 
-Motions between neighbouring frames are compared, which know no gauge: turns as rotation vectors, steps in the camera's
-own axes. At constant velocity every shift fits equally well, and nothing is said.
+Motions between neighbouring frames are compared, which know no gauge: turns, and steps in the camera's own axes. At
+constant velocity every shift fits equally well, and nothing is said.
 """
 
 from dataclasses import dataclass
@@ -12,15 +12,17 @@ from torch import Tensor
 
 from merope.evaluation.metrics.paper import Aligned
 from merope.geometry.poses import Poses
-from merope.geometry.rotations import matrix_to_rotvec
 
 MAX_SHIFT = 50
 # A shift is named where it leaves less than a quarter of the squared difference of turns or of steps...
 _MAX_ERROR_RATIO = 0.25
 # ...explains nine tenths of how they vary in the command within what overlaps...
 _MAX_UNEXPLAINED = 0.1
-# ...and does not spoil the other kind of motion.
+# ...and the other kind of motion is hardly worse there. Speed alone resembles itself on other drives, so where steps
+# speak, half of the turns must be explained too, or be as good as estimators get on real drives: 0.15 degrees a frame.
 _MAX_SPOILED_RATIO = 1.25
+_MAX_OTHER_UNEXPLAINED = 0.5
+_GOOD_TURN = 2.6e-3
 # Differences smaller than these are nothing to look for: a thousandth of a step, 0.01 degrees of turn.
 _NEGLIGIBLE_STEP_SHARE = 1e-3
 _NEGLIGIBLE_TURN = 1.7e-4
@@ -50,14 +52,24 @@ class TimeOffset:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kind:
+    """One kind of motion: mean squared difference at each shift, and what it is measured against."""
+
+    name: str
+    error: Float[Tensor, "shift"]
+    varies: Float[Tensor, "shift"]
+    negligible: float
+
+
 def find_time_offset(commanded: Poses, aligned: Aligned) -> TimeOffset | None:
-    """The shift between -50 and 50 frames (at most half the clip) that explains the estimate far better, if any.
+    """The shift between -50 and 50 frames (at most a third of the clip) that explains the estimate far better, if any.
 
     For each shift k the command's motion at frame t is compared with the estimate's at t + k, over at least 8 motions,
     after the scale of steps that fits best there. None where no shift stands out: constant velocity, noise.
     """
     num = len(aligned) - 1
-    limit = min(MAX_SHIFT, num // 2, num - _MIN_OVERLAP)
+    limit = min(MAX_SHIFT, num // 3, num - _MIN_OVERLAP)
     if limit < 1:
         return None
     turn, step = _motions(aligned.R_rel, aligned.center_rel)
@@ -74,28 +86,39 @@ def find_time_offset(commanded: Poses, aligned: Aligned) -> TimeOffset | None:
     step_there = step_hat[partner]
     products = mean((step[None] * step_there).sum(-1))
     squares = mean(step_there.square().sum(-1))
-    floor_step = _NEGLIGIBLE_STEP_SHARE**2 * float(step.square().sum(-1).mean())
     # A negative scale would explain reversed motion, which has a flag of its own.
     scales = (products / squares.clamp_min(1e-300)).clamp_min(0)
     error_step = mean((step[None] - scales[:, None, None] * step_there).square().sum(-1))
     error_turn = mean((turn[None] - turn_hat[partner]).square().sum(-1))
     centre = limit
+    length = float(step.square().sum(-1).mean().sqrt())
+    kinds = (
+        _Kind(
+            name="steps",
+            error=error_step,
+            varies=_variation(step, inside, overlap),
+            negligible=(_NEGLIGIBLE_STEP_SHARE * length) ** 2,
+        ),
+        _Kind(
+            name="turns",
+            error=error_turn,
+            varies=_variation(turn, inside, overlap),
+            negligible=_NEGLIGIBLE_TURN**2,
+        ),
+    )
     candidates: list[tuple[float, int, str]] = []
-    for error, other, motion, floor, name in (
-        (error_step, error_turn, step, floor_step, "steps"),
-        (error_turn, error_step, turn, _NEGLIGIBLE_TURN**2, "turns"),
-    ):
-        varies = _variation(motion, inside, overlap)
-        other_floor = floor_step if name == "turns" else _NEGLIGIBLE_TURN**2
+    for kind, other in (kinds, kinds[::-1]):
         allowed = (
-            (error < _MAX_ERROR_RATIO * error[centre])
-            & (error < _MAX_UNEXPLAINED * varies)
-            & (error[centre] > floor)
-            & (other <= _MAX_SPOILED_RATIO * other[centre] + other_floor)
+            (kind.error < _MAX_ERROR_RATIO * kind.error[centre])
+            & (kind.error < _MAX_UNEXPLAINED * kind.varies)
+            & (kind.error[centre] > kind.negligible)
+            & (other.error <= _MAX_SPOILED_RATIO * other.error[centre] + other.negligible)
         )
+        if kind.name == "steps":
+            allowed &= other.error <= (_MAX_OTHER_UNEXPLAINED * other.varies).clamp_min(_GOOD_TURN**2)
         if bool(allowed.any()):
-            best = int(torch.where(allowed, error, torch.inf).argmin())
-            candidates.append((float(error[best] / error[centre]), best, name))
+            best = int(torch.where(allowed, kind.error, torch.inf).argmin())
+            candidates.append((float(kind.error[best] / kind.error[centre]), best, kind.name))
     if not candidates:
         return None
     ratio, best, name = min(candidates)
@@ -120,7 +143,9 @@ def _variation(
 def _motions(
     R_rel: Float[Tensor, "view 3 3"], center_rel: Float[Tensor, "view 3"]
 ) -> tuple[Float[Tensor, "motion 3"], Float[Tensor, "motion 3"]]:
-    """Turns (rotation vectors) and steps from each frame to the next, in the axes of the earlier camera."""
-    turn = matrix_to_rotvec(R_rel[:-1].mT @ R_rel[1:])
+    """Turns (axis times sine of the angle) and steps from each frame to the next, in the axes of the earlier camera."""
+    R_step = R_rel[:-1].mT @ R_rel[1:]
+    twice = R_step - R_step.mT
+    turn = torch.stack([twice[:, 2, 1], twice[:, 0, 2], twice[:, 1, 0]], dim=-1) / 2
     step = (R_rel[:-1].mT @ center_rel.diff(dim=0)[..., None]).squeeze(-1)
     return turn, step

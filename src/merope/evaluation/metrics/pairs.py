@@ -4,10 +4,11 @@ A clip of T frames has T (T - 1) / 2 pairs. They are counted against integer thr
 5 000-frame clip needs no more memory than a short one, and none is ever subsampled.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from merope.evaluation.metrics.paper import Aligned, AngleMethod, angle_of, moving
@@ -75,16 +76,23 @@ def direction_error_deg(
 
     Degenerate: the sentinel (1e6) where either is no longer than ``vanishing``.
     """
+    return _direction_errors(offset, offset_hat, vanishing, method)[1 if oriented else 0]
+
+
+def _direction_errors(
+    offset: Tensor, offset_hat: Tensor, vanishing: float, method: AngleMethod
+) -> tuple[Tensor, Tensor]:
+    """`direction_error_deg` without and with orientation, which share all but the sign of the cosine."""
     dot = (offset * offset_hat).sum(-1)
-    if not oriented:
-        dot = dot.abs()
-    if method == "acos":
-        lengths = offset.norm(dim=-1) * offset_hat.norm(dim=-1)
-        angle = torch.acos((dot / lengths.clamp_min(1e-300)).clamp(-1, 1))
-    else:
-        angle = torch.atan2(torch.linalg.cross(offset, offset_hat).norm(dim=-1), dot)
     defined = moving(offset, vanishing) & moving(offset_hat, vanishing)
-    return torch.where(defined, torch.rad2deg(angle), SENTINEL_DEG)
+    if method == "acos":
+        lengths = (offset.norm(dim=-1) * offset_hat.norm(dim=-1)).clamp_min(1e-300)
+        angles = [torch.acos((cosine / lengths).clamp(-1, 1)) for cosine in (dot.abs(), dot)]
+    else:
+        sine = torch.linalg.cross(offset, offset_hat).norm(dim=-1)
+        angles = [torch.atan2(sine, cosine) for cosine in (dot.abs(), dot)]
+    unoriented, oriented = (torch.where(defined, torch.rad2deg(angle), SENTINEL_DEG) for angle in angles)
+    return unoriented, oriented
 
 
 def _block_errors(
@@ -102,10 +110,7 @@ def _block_errors(
     step_hat = aligned.center_hat_rel[None, first_column:] - aligned.center_hat_rel[rows, None]
     offset = torch.einsum("iba,ijb->ija", R_i, step)
     offset_hat = torch.einsum("iba,ijb->ija", R_hat_i, step_hat)
-    unoriented, oriented = (
-        direction_error_deg(offset, offset_hat, oriented=flag, vanishing=aligned.vanishing, method=method)
-        for flag in (False, True)
-    )
+    unoriented, oriented = _direction_errors(offset, offset_hat, aligned.vanishing, method)
     return rotation, unoriented, oriented
 
 
@@ -128,32 +133,44 @@ def count_pairs(aligned: Aligned, *, first: int = 0, method: AngleMethod = "atan
     ``first`` keeps pairs whose later frame is at or after it: with the number of given frames, pairs that
     involve generated content.
     """
+    return count_pairs_from(aligned, (first,), method=method)[0]
+
+
+def count_pairs_from(
+    aligned: Aligned, firsts: Sequence[int], *, method: AngleMethod = "atan2"
+) -> list[PairCounts]:
+    """`count_pairs` for several ``first`` at once: errors are computed once, and counted for each."""
     num_frames = len(aligned)
-    thresholds = torch.arange(1, MAX_THRESHOLD_DEG + 1, dtype=torch.float64)
-    below = torch.zeros(MAX_THRESHOLD_DEG, dtype=torch.int64)
-    below_oriented = torch.zeros(MAX_THRESHOLD_DEG, dtype=torch.int64)
-    num_pairs = num_vanishing = 0
+    earliest = min(firsts)
+    counts = [PairCounts.none_below(0) for _ in firsts]
     start = 0
     while start < num_frames - 1:
-        first_column = max(start + 1, first)
+        first_column = max(start + 1, earliest)
         columns = num_frames - first_column
         if columns <= 0:
             break
         stop = min(start + max(1, _BLOCK_PAIRS // columns), num_frames - 1)
         rotation, unoriented, oriented = _block_errors(aligned, slice(start, stop), first_column, method)
-        later = torch.arange(first_column, num_frames)[None] > torch.arange(start, stop)[:, None]
-        num_pairs += int(later.sum())
-        num_vanishing += int((unoriented[later] >= SENTINEL_DEG).sum())
-        for counts, direction in ((below, unoriented), (below_oriented, oriented)):
-            joint = torch.maximum(rotation, direction)[later]
-            joint = joint[joint < MAX_THRESHOLD_DEG]
-            # e < k for every k above e: with right=True an error equal to k is not counted at k.
-            place = torch.searchsorted(thresholds, joint, right=True)
-            counts += torch.bincount(place, minlength=MAX_THRESHOLD_DEG)[:MAX_THRESHOLD_DEG].cumsum(0)
+        column = torch.arange(first_column, num_frames)[None]
+        later = column > torch.arange(start, stop)[:, None]
+        vanishing = unoriented >= SENTINEL_DEG
+        places = [_place(torch.maximum(rotation, direction)) for direction in (unoriented, oriented)]
+        for index, first in enumerate(firsts):
+            kept = later if first <= first_column else later & (column >= first)
+            below, below_oriented = (
+                torch.bincount(place[kept], minlength=MAX_THRESHOLD_DEG + 1).cumsum(0)[:MAX_THRESHOLD_DEG]
+                for place in places
+            )
+            counts[index] += PairCounts(
+                num_pairs=int(kept.sum()),
+                num_vanishing=int((vanishing & kept).sum()),
+                below=tuple(below.tolist()),
+                below_oriented=tuple(below_oriented.tolist()),
+            )
         start = stop
-    return PairCounts(
-        num_pairs=num_pairs,
-        num_vanishing=num_vanishing,
-        below=tuple(below.tolist()),
-        below_oriented=tuple(below_oriented.tolist()),
-    )
+    return counts
+
+
+def _place(joint: Float[Tensor, "row column"]) -> Int[Tensor, "row column"]:
+    """The whole degrees below each error, 0 to 10: an error equal to k counts from k + 1 on, since e < k is strict."""
+    return joint.clamp(max=MAX_THRESHOLD_DEG).floor().long()

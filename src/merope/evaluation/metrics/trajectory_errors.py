@@ -5,6 +5,7 @@ paper's, the absolute error aligns rotations as well, over all frames: it hides 
 spreads over the clip.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -107,36 +108,66 @@ def relative_pose_error(
     return ErrorStatistics.of(offsets), ErrorStatistics.of(torch.rad2deg(angles))
 
 
-def trajectory_values(
-    commanded: Poses, estimated: Poses, *, first: int = 0, metric: bool = True
-) -> tuple[dict[str, float | None], dict[str, str]]:
-    """The figures of the group "trajectory" for one clip, and reasons for those that are undefined.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrajectoryErrors:
+    """Errors of one clip by frame and by pair of neighbours, from which `values` picks frames.
 
-    ``first`` keeps frames from there on (alignments are over all of them), and pairs whose later frame is kept.
-    Where the estimate has no ``metric`` scale, figures that keep the recovered scale are undefined.
+    Alignments are over all frames of the clip; ``undefined`` says why there are none.
     """
-    values: dict[str, float | None] = {}
-    reasons: dict[str, str] = {}
-    offsets, angles = relative_errors(commanded, estimated)
-    pairs = slice(max(first - 1, 0), None)
-    values["ate_none"] = _rmse(absolute_errors(commanded, estimated)[first:])
-    values["rpe_trans"] = _rmse(offsets[pairs])
-    values["rpe_rot_deg"] = _rmse(torch.rad2deg(angles[pairs]))
-    try:
-        rigid, similar = align_both_ways(commanded.center_world, estimated.center_world)
-    except AlignmentUndefined as undefined:
-        aligned_keys = ("ate_se3", "ate_sim3", "sim3_scale")
-        values |= dict.fromkeys(aligned_keys)
-        reasons |= dict.fromkeys(aligned_keys, str(undefined))
-    else:
-        values["ate_se3"] = _rmse(errors_after(rigid, commanded, estimated)[first:])
-        values["ate_sim3"] = _rmse(errors_after(similar, commanded, estimated)[first:])
-        values["sim3_scale"] = similar.scale
-    if not metric:
-        keys = ("ate_none", "ate_se3", "rpe_trans")
-        values |= dict.fromkeys(keys)
-        reasons |= dict.fromkeys(keys, "the estimate has no metric scale")
-    return values, reasons
+
+    unaligned: Float[Tensor, "view"]
+    step_offsets: Float[Tensor, "pair"]
+    step_angles: Float[Tensor, "pair"]
+    rigid: Float[Tensor, "view"] | None
+    similar: Float[Tensor, "view"] | None
+    sim3_scale: float | None
+    undefined: str | None
+
+    @classmethod
+    def of(cls, commanded: Poses, estimated: Poses) -> "TrajectoryErrors":
+        """Every error of two trajectories of equal length."""
+        step_offsets, step_angles = relative_errors(commanded, estimated)
+        rigid = similar = sim3_scale = undefined = None
+        try:
+            motion, similarity = align_both_ways(commanded.center_world, estimated.center_world)
+        except AlignmentUndefined as reason:
+            undefined = str(reason)
+        else:
+            rigid, similar = (errors_after(found, commanded, estimated) for found in (motion, similarity))
+            sim3_scale = similarity.scale
+        return cls(
+            unaligned=absolute_errors(commanded, estimated),
+            step_offsets=step_offsets,
+            step_angles=step_angles,
+            rigid=rigid,
+            similar=similar,
+            sim3_scale=sim3_scale,
+            undefined=undefined,
+        )
+
+    def values(self, *, first: int, metric: bool) -> tuple[dict[str, float | None], dict[str, str]]:
+        """The figures of the group "trajectory", and reasons for those that are undefined.
+
+        ``first`` keeps frames from there on, and pairs whose later frame is kept. Where the estimate has no
+        ``metric`` scale, figures that keep the recovered scale are undefined.
+        """
+        pairs = slice(max(first - 1, 0), None)
+        values = {
+            "ate_none": _rmse(self.unaligned[first:]),
+            "ate_se3": None if self.rigid is None else _rmse(self.rigid[first:]),
+            "ate_sim3": None if self.similar is None else _rmse(self.similar[first:]),
+            "sim3_scale": self.sim3_scale,
+            "rpe_trans": _rmse(self.step_offsets[pairs]),
+            "rpe_rot_deg": math.degrees(_rmse(self.step_angles[pairs])),
+        }
+        reasons: dict[str, str] = {}
+        if self.undefined is not None:
+            reasons |= dict.fromkeys(("ate_se3", "ate_sim3", "sim3_scale"), self.undefined)
+        if not metric:
+            keys = ("ate_none", "ate_se3", "rpe_trans")
+            values |= dict.fromkeys(keys)
+            reasons |= dict.fromkeys(keys, "the estimate has no metric scale")
+        return values, reasons
 
 
 def _rmse(errors: Float[Tensor, "item"]) -> float:
