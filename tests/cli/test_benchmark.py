@@ -32,11 +32,16 @@ def test_held_out_measures_every_model_and_the_floor(tmp_path, capsys):
         assert excess == pytest.approx(content["cammc"][label] - content["cammc"]["noise floor"])
     wanted = content["excess"]["MeRoPE"] / content["excess"]["no camera encoding"]
     assert content["ratio"] == pytest.approx(wanted)
-    strict_json(tmp_path / "out" / "metrics.json")
+    results = strict_json(tmp_path / "out" / "results.json")
+    assert "worlds-2-kitti" in json.dumps(results)
     assert (tmp_path / "out" / "report.html").exists()
     printed = capsys.readouterr().out
     assert "6 clips" in printed
     assert "CamMC above the noise floor" in printed
+    # Stand-in weights are of another size; names and number of the clips are those of the benchmark.
+    assert "worlds-2-kitti: not comparable" in printed
+    assert "missing" not in printed and "no clips of the split" not in printed
+    assert "other weights" in printed
 
 
 def test_metres_fits_a_line_for_every_model(tmp_path, capsys):
@@ -68,7 +73,11 @@ def test_a_missing_plot_package_is_found_before_the_weights_are_loaded(tmp_path,
     monkeypatch.setattr("merope.cli.extras.find_spec", lambda name: None)
     assert run(["benchmark", "metres", "--weights", str(tmp_path / "none")]) == 1
     assert "pip install 'merope[plot]'" in capsys.readouterr().err
-    # The other measurement draws nothing.
+    assert run(["benchmark", "held-out", "--weights", str(tmp_path / "none")]) == 1
+    assert "pip install 'merope[plot]'" in capsys.readouterr().err
+
+
+def test_missing_weights_are_named(tmp_path, capsys):
     assert run(["benchmark", "held-out", "--weights", str(tmp_path / "none")]) == 1
     assert "no model here" in capsys.readouterr().err
 

@@ -11,7 +11,7 @@ from merope.adapters.branch import CameraBranch
 from merope.cli import street
 from merope.data.caches.latents import video_from_frames
 from merope.encodings.registry import encoding_from_config, encoding_to_config
-from merope.recipes.held_out import held_out_commands
+from merope.evaluation.benchmarks.worlds import held_out_commands
 from merope.recipes.tiny_street import tiny_street, tiny_street_spec
 
 FILES = [f"{name}/config.json" for name in ("merope", "native")] + ["estimator.safetensors"]

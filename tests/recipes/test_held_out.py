@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from merope.data.poses.files import read_poses
+from merope.evaluation.benchmarks.worlds import KITTI_SEQUENCES, held_out_commands
 from merope.generation import check_command
-from merope.recipes.held_out import KITTI_SEQUENCES, held_out_commands, metres_commands, stretched
+from merope.recipes.held_out import metres_commands, stretched
 from merope.recipes.tiny_street import tiny_street_spec
 from merope.worlds.drives import drive
 from tests.support.shared import shared_file

@@ -11,8 +11,9 @@ from merope.cameras import CameraModel
 from merope.encodings import MeRoPE, Native, encoding_from_config, encoding_to_config
 from merope.encodings.registry import ENCODINGS
 from merope.recipes.held_out import metres_commands
-from merope.recipes.tiny_street import HELD_OUT_SEED, tiny_street, tiny_street_clips, tiny_street_spec
+from merope.recipes.tiny_street import tiny_street, tiny_street_clips, tiny_street_spec
 from merope.training.system import build_model
+from merope.worlds.seeds import HELD_OUT_SEED
 
 
 def test_spec_is_25_frames_of_which_9_are_given_and_no_token_is_wider_than_half_the_trunk():

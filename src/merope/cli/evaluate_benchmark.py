@@ -34,7 +34,7 @@ def chosen_benchmark(scored: ScoredFlags) -> Judge | None:
     """
     if scored.benchmark is None:
         return None
-    from merope.evaluation.benchmarks import find_benchmark
+    from merope.evaluation.benchmarks.registry import find_benchmark
 
     try:
         benchmark = find_benchmark(scored.benchmark)

@@ -93,8 +93,34 @@ COMMANDS: dict[str, Command | Group] = {
             ),
         },
     ),
-    "benchmark": Command(
-        "merope.cli.benchmark", "benchmark", "measure the shipped models on held-out worlds"
+    "benchmark": Group(
+        "evaluations that have a name: their protocol, their clips, and the shipped models on held-out worlds",
+        {
+            "list": Command("merope.cli.benchmark.listing", "list_benchmarks", "the named benchmarks"),
+            "show": Command(
+                "merope.cli.benchmark.listing",
+                "show",
+                "the protocol of one in words, the commands to its table, the paper's numbers",
+            ),
+            "clips": Command(
+                "merope.cli.benchmark.listing",
+                "clips",
+                "the clips of a complete run with digests of their commands, as a file that stands for the split",
+            ),
+            "cases": Command(
+                "merope.cli.benchmark.cases", "cases", "the manifest that generates a benchmark's videos"
+            ),
+            "held-out": Command(
+                "merope.cli.benchmark.held_out",
+                "held_out",
+                "measure the shipped models on worlds that they never saw (worlds-N)",
+            ),
+            "metres": Command(
+                "merope.cli.benchmark.metres",
+                "metres",
+                "measure whether the shipped models drive as many metres as commanded",
+            ),
+        },
     ),
     "adapter": Group(
         "look at camera adapters",

@@ -9,12 +9,12 @@ import merope
 from merope.adapters.command import spec_lens
 from merope.adapters.spec import VideoSpec
 from merope.data.clips.video import Frames
+from merope.evaluation.benchmarks.worlds import with_variants as with_variants
 from merope.evaluation.estimators.network import NetworkEstimator
 from merope.evaluation.result import EvaluationResult
 from merope.evaluation.scoring import ClipPair, evaluate_clips
 from merope.generation import VideoModel, check_command, generate, load_video_model
 from merope.geometry.poses import Poses
-from merope.geometry.turns import turn_variant
 from merope.worlds import build_world, render
 
 WEIGHTS = Path(merope.__file__).resolve().parent / "weights" / "tiny-street"
@@ -53,16 +53,6 @@ def load_models(names: Sequence[str] = ("merope", "native"), folder: Path = WEIG
 def load_estimator(folder: Path = WEIGHTS) -> NetworkEstimator:
     """The shipped pose estimator."""
     return NetworkEstimator.load(folder / "estimator.safetensors")
-
-
-def with_variants(poses: Poses, spec: VideoSpec) -> dict[str, Poses]:
-    """The command and its left-turn and right-turn variants; all share the given frames."""
-    start = spec.prefix_frames - 1
-    return {
-        "original": poses,
-        "left": turn_variant(poses, side="left", start=start, up_world=(0, 0, 1), fps=spec.fps),
-        "right": turn_variant(poses, side="right", start=start, up_world=(0, 0, 1), fps=spec.fps),
-    }
 
 
 def render_commands(

@@ -9,9 +9,6 @@ from merope.encodings.registry import default_encoding, encoding_to_config
 from merope.training.config import OptimizerConfig, TrainConfig
 from merope.training.street_clips import StreetClipsConfig
 
-HELD_OUT_SEED = 1_000_000
-"""Seed of the first held-out world; training worlds count from 0."""
-
 
 def tiny_street_spec() -> VideoSpec:
     """25 frames of 40 x 64 pixels at 10 Hz, 9 of them given, seen through a 90 degree lens."""

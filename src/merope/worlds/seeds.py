@@ -2,6 +2,9 @@
 
 import numpy as np
 
+HELD_OUT_SEED = 1_000_000
+"""Seed of the first held-out world; training worlds count from 0."""
+
 
 def seeded(seed: int, *stream: int) -> np.random.Generator:
     """The generator of ``seed`` for one purpose, named by the numbers of ``stream``.

@@ -168,8 +168,8 @@ def _latents(spec: "VideoSpec", codec: "LatentCodec", *, clips: int, seed: int) 
 
     from merope.cli import street
     from merope.data.caches.latents import video_from_frames
-    from merope.recipes.tiny_street import HELD_OUT_SEED
     from merope.worlds.drives import drive
+    from merope.worlds.seeds import HELD_OUT_SEED
 
     frames = []
     for world in range(HELD_OUT_SEED, HELD_OUT_SEED + clips):

@@ -164,8 +164,8 @@ def _of_small_model(folder: Path, *, clips: int, steps: int, seed: int) -> Measu
 
 def _drives(spec: Any, *, clips: int, seed: int) -> "list[tuple[int, Poses]]":
     """Seeds of worlds that nothing was trained on, and a curve through each."""
-    from merope.recipes.tiny_street import HELD_OUT_SEED
     from merope.worlds.drives import drive
+    from merope.worlds.seeds import HELD_OUT_SEED
 
     worlds = range(HELD_OUT_SEED + seed, HELD_OUT_SEED + seed + clips)
     return [(world, drive("curve", seed=world, num_frames=spec.num_frames, fps=spec.fps)) for world in worlds]

@@ -1,0 +1,1 @@
+"""Named benchmarks, and the measurements of the shipped models."""
