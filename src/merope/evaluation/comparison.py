@@ -67,8 +67,8 @@ class PairedMetric:
         gaps = {clip: abs(difference) for clip, difference in self.differences.items() if difference}
         return sorted(gaps, key=lambda clip: (-gaps[clip], clip))[:count]
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON types only."""
+    def to_dict(self, *, with_clips: bool = True) -> dict[str, Any]:
+        """JSON types only; without the numbers of every clip where the clips themselves stand beside it."""
         interval = self.interval
         return {
             "a": self.a,
@@ -82,7 +82,7 @@ class PairedMetric:
             "sign_test_p": self.p_value,
             "num_clips": len(self.clips),
             "excluded": dict(self.excluded),
-            "clips": {clip: list(pair) for clip, pair in self.clips.items()},
+            **({"clips": {clip: list(pair) for clip, pair in self.clips.items()}} if with_clips else {}),
         }
 
 
@@ -110,8 +110,8 @@ class PairedComparison:
     seed: int
     num_resamples: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON types only."""
+    def to_dict(self, *, with_clips: bool = True) -> dict[str, Any]:
+        """JSON types only; without the numbers of every clip where the clips themselves stand beside it."""
         return {
             "a": self.label_a,
             "b": self.label_b,
@@ -125,7 +125,7 @@ class PairedComparison:
             "num_expected": [self.expected_a, self.expected_b],
             "only_a": list(self.only_a),
             "only_b": list(self.only_b),
-            "metrics": {key: metric.to_dict() for key, metric in self.metrics.items()},
+            "metrics": {key: metric.to_dict(with_clips=with_clips) for key, metric in self.metrics.items()},
             "settings_that_differ": {name: list(pair) for name, pair in self.settings.items()},
             "despite": list(self.despite),
             "notes": list(self.notes),

@@ -13,7 +13,7 @@ The layout, ``"format": "merope-evaluation-1"``:
   the other): ``values`` by metric, null where undefined; ``reasons`` for those; ``num_pairs``,
   ``num_pairs_with_vanishing_translation``, and the pairs below 1, 2, ..., 10 degrees in ``pairs_below_deg`` and
   ``pairs_below_deg_oriented``.
-- ``comparisons``: paired comparisons of two runs (`merope.evaluation.comparison`).
+- ``comparisons``: paired comparisons of two runs, as `PairedComparison.to_dict` has them without the numbers of each clip.
 - ``fidelity``: null, or by label and measure (fid, kid, fvd, kvd) the value, unit, reason and protocol.
 
 Figures over clips are written for the reader of the file. They follow from ``clips``, and reading takes them from there.
@@ -57,7 +57,7 @@ def json_text(
         "format": FORMAT,
         "references": [result.label for result in results if result.label in references],
         "results": [result.to_dict() for result in results],
-        "comparisons": [comparison.to_dict() for comparison in comparisons],
+        "comparisons": [comparison.to_dict(with_clips=False) for comparison in comparisons],
         "fidelity": measures,
     }
     return strict_json(content) + "\n"
