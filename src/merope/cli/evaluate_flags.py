@@ -140,7 +140,8 @@ class RecoveryFlags:
     again: bool = False
     """Recover all cameras anew, those that failed too, also where --out has them."""
     check_reliability: bool = False
-    """Recover every clip a second time in reversed order, and mark those where the two disagree; no number changes."""
+    """Recover every clip a second time, backwards (network: over every second frame), and mark those where both disagree; no
+    number changes."""
 
 
 @dataclass(frozen=True, kw_only=True)

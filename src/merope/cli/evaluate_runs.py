@@ -67,6 +67,7 @@ def evaluate_runs(
             if share is None:
                 rows.append(_scored(label, run, clips, about, absent[label], scored))
                 notes += [f"{label}: {note}" for note in rows[-1].result.settings["estimator_notes"]]
+                notes += [f"{label}: {note}" for note in _unreliable(about)]
         if floor is not None:
             clips, about, words = recover(_FLOOR_FOLDER, floor)
             notes.append(f"noise floor: {words}")
@@ -166,8 +167,11 @@ def _recovered(
         workers=recovery.workers,
         again=recovery.again,
         share=share,
+        reliability=root / "reliability" / label_folder(label) if recovery.check_reliability else None,
     )
     about = {"estimator": recovery.estimator, "estimator_identity": done.estimator}
+    if recovery.check_reliability:
+        about["reliability"] = done.reliability
     return done.clips, about, f"cameras by {recovery.estimator}: {done.words}"
 
 
@@ -240,6 +244,18 @@ def _about_floor(rows: "Sequence[ScoredRun]", recovery: RecoveryFlags) -> list[s
     return [
         f"the floor's clips have {_span(lengths)} frames and the run's {_span(ours)}: CamMC, RotErr and TransErr are sums "
         "over frames and grow with their number"
+    ]
+
+
+def _unreliable(about: dict[str, Any]) -> list[str]:
+    """How many clips a second look does not confirm, and which; they count like all others."""
+    if "reliability" not in about:
+        return []
+    looked = about["reliability"]
+    marked = {name: found["reason"] for name, found in looked.items() if found["unreliable"]}
+    return [
+        f"a second pass disagrees on {len(marked)} of {len(looked)} clips, which count like the others",
+        *(f"unreliable: {name}: {reason}" for name, reason in marked.items()),
     ]
 
 

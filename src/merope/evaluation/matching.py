@@ -112,7 +112,7 @@ def match_poses(
     if extra := len(rows) - len(pairs):
         words.append(f"{extra} estimated poses belong to no commanded one")
     return Matched(
-        commanded=commanded[list(kept)],
+        commanded=commanded if len(kept) == len(commanded) else commanded[list(kept)],
         estimated=_filled(estimated, found, kept, len(commanded)),
         registered=registered,
         nan=torch.tensor([frame in lost for frame in kept]),
@@ -157,7 +157,8 @@ class _Rows:
 
 def _filled(estimated: Poses, found: dict[int, int], kept: Sequence[int], num_frames: int) -> Poses:
     """Estimated poses of the kept frames, those that were found untouched to the last digit."""
-    chosen = estimated[list(found.values())]
+    whole_file = list(found.values()) == list(range(len(estimated)))
+    chosen = estimated if whole_file else estimated[list(found.values())]
     if len(found) == len(kept):
         return chosen
     between = fill_unregistered(chosen, list(found), num_frames)

@@ -2,11 +2,13 @@
 
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 
 from merope.data.clips.folder import write_clip as write_true_clip
 from merope.errors import MeropeError
+from merope.evaluation.estimators.base import Recovered
 from merope.evaluation.runs.recovery import Share, label_folder, recover_clips
 from merope.evaluation.runs.scored import score_run
 from merope.evaluation.runs.sources import generated_sources, true_sources
@@ -179,6 +181,41 @@ def test_true_clips_are_recovered_like_generated_ones(tmp_path):
         done.clips[0].recovered.poses.T_world_cam, generated.clips[0].recovered.poses.T_world_cam
     )
     assert done.clips[0].first_generated == 5
+
+
+class Counting(Knowing):
+    """Reads the pose of every frame off its first pixel: turned round, frames give the same poses turned round."""
+
+    def estimate(self, frames, camera, *, fps):
+        super().estimate(frames, camera, fps=fps)
+        return Recovered.complete(turning(20)[frames[:, 0, 0, 0].tolist()])
+
+
+def test_a_second_look_marks_clips_and_changes_none(tmp_path):
+    root, asked = tmp_path / "clips", tmp_path / "asked"
+    numbered = np.broadcast_to(np.arange(2, 11, dtype=np.uint8)[:, None, None, None], (9, 20, 32, 3))
+    write_clip(root, "a/numbered", fill=numbered)
+    write_clip(root, "b/none", fill=0)
+    sources = generated_sources(root)
+
+    def recover_with(kind, folder):
+        build = partial(kind, asked)
+        return recover_clips(sources, build, folder / "run", reliability=folder / "check", progress=False)
+
+    done = recover_with(Counting, tmp_path / "counting")
+    assert done.reliability.keys() == {"a/numbered"}
+    assert not done.reliability["a/numbered"]["unreliable"]
+    assert done.reliability["a/numbered"]["num_compared"] == 9
+    asked.unlink()
+    # Answers by the first frame alone, and so the same way round when frames are turned round.
+    doubted = recover_with(Knowing, tmp_path / "knowing")
+    assert doubted.reliability["a/numbered"]["unreliable"]
+    assert "rotations differ by" in doubted.reliability["a/numbered"]["reason"]
+    assert sorted(asked.read_text().split()) == ["0", "10", "2"]
+    assert same(doubted, recover(root, tmp_path / "plain"))
+    again = recover_with(Knowing, tmp_path / "knowing")
+    assert again.reliability == doubted.reliability
+    assert len(asked.read_text().split()) == 3
 
 
 def test_labels_become_names_of_folders():

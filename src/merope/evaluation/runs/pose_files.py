@@ -96,6 +96,9 @@ def _clip(
     matched: Matched, start: int, length: int, name: str | None, first_generated: int | None, *, whole: bool
 ) -> RunClip:
     rows = slice(start, start + length)
+    commanded, estimated = matched.commanded, matched.estimated
+    if length < len(commanded):
+        commanded, estimated = commanded[rows], estimated[rows]
     registered = matched.registered[rows]
     span = f"frames {matched.frames[start]} to {matched.frames[start + length - 1]}"
     clip_id = span if name is None else name if whole else f"{name}, {span}"
@@ -103,8 +106,8 @@ def _clip(
     filled = "none needed" if bool(registered.all()) else FILLED
     return RunClip(
         clip_id=clip_id,
-        commanded=matched.commanded[rows],
-        recovered=Recovered(poses=matched.estimated[rows], registered=registered, scale="metric", fill=filled)
+        commanded=commanded,
+        recovered=Recovered(poses=estimated, registered=registered, scale="metric", fill=filled)
         if found
         else None,
         failure=None if found else f"none of its {length} frames has an estimated pose",

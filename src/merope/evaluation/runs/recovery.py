@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import merope
 from merope.errors import MeropeError
 from merope.evaluation.estimators.base import PoseEstimator, Recovered, RecoveryFailed
 from merope.evaluation.runs.kept import Kept, read_kept, write_kept, write_manifest
+from merope.evaluation.runs.reliability import read_reliability, write_reliability
 from merope.evaluation.runs.run import RunClip
 from merope.evaluation.runs.sources import ClipSource
 
@@ -40,6 +41,8 @@ class Recovery:
     """Clips that went through the estimator, those that failed among them."""
     estimator: dict[str, Any]
     """The estimator's identity."""
+    reliability: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By clip, whether a second look agrees: ``unreliable`` and ``reason``, and how far apart both are."""
 
     @property
     def words(self) -> str:
@@ -86,6 +89,7 @@ def recover_clips(
     workers: int = 1,
     again: bool = False,
     share: Share | None = None,
+    reliability: str | Path | None = None,
     progress: bool = True,
 ) -> Recovery:
     """Recover the cameras of every clip into ``folder/CLIP_ID.txt``, unless that file has them already.
@@ -93,8 +97,9 @@ def recover_clips(
     A file is used again where the estimator's identity, the frames' sha256, lens and frame rate are what it says,
     failures too; ``again`` recovers all anew. Cameras come out of the file in every case, so that numbers are the same to
     the last bit. Files of sister folders serve as well: the same frames under another label. Each file is written when its
-    clip is done. With ``workers`` clips are shared out over processes; each computes on one CPU thread, and so does a
-    single one, so that their number changes no digit.
+    clip is done. With a folder for ``reliability`` every clip is looked at twice, and what came of it is kept there.
+    With ``workers`` clips are shared out over processes; each computes on one CPU thread, and so does a single one, so that
+    their number changes no digit.
 
     Raises:
         ValueError: if two clips have one name, or ``workers`` is below 1.
@@ -119,23 +124,45 @@ def recover_clips(
         found = _find(folder, source, keys[source.clip_id])
         if found is not None:
             kept[source.clip_id] = found
-    todo = [source for source in sources if source.clip_id not in kept]
-    jobs = [(source, files[source.clip_id], keys[source.clip_id]) for source in todo]
+    reused = set(kept)
+    checks: dict[str, Path] = {}
+    if reliability is not None:
+        checks = {source.clip_id: Path(reliability) / f"{source.clip_id}.json" for source in sources}
+    jobs = []
+    for source in sources:
+        name = source.clip_id
+        failed = name in kept and kept[name].recovered is None
+        unchecked = (
+            name in checks
+            and not failed
+            and (again or read_reliability(checks[name], key=keys[name]) is None)
+        )
+        if name not in kept or unchecked:
+            job = _Job(
+                source=source,
+                path=files[name],
+                key=keys[name],
+                recover=name not in kept,
+                check=checks[name] if unchecked else None,
+            )
+            jobs.append(job)
     with tqdm(total=len(sources), desc="recovering", unit="clip", disable=not progress) as bar:
-        bar.update(len(kept))
+        bar.update(len(sources) - len(jobs))
         for clip_id in _run(jobs, build, estimator, workers):
             done = read_kept(files[clip_id])
             if done is None:
                 raise MeropeError(f"{files[clip_id]} is gone; does another process write to {folder}?")
             kept[clip_id] = done
             bar.update()
+    found_twice = {name: read_reliability(path, key=keys[name]) for name, path in checks.items()}
     if sources and share is None:
         write_manifest(folder, files)
     return Recovery(
         clips=tuple(_clip(source, kept[source.clip_id]) for source in sources),
-        num_reused=len(sources) - len(todo),
-        num_recovered=len(todo),
+        num_reused=len(reused),
+        num_recovered=len(sources) - len(reused),
         estimator=identity,
+        reliability={name: found for name, found in found_twice.items() if found is not None},
     )
 
 
@@ -173,19 +200,29 @@ def _find(folder: Path, source: ClipSource, key: dict[str, Any]) -> Kept | None:
     return None
 
 
-def _run(
-    jobs: list[tuple[ClipSource, Path, dict[str, Any]]], build: Build, estimator: PoseEstimator, workers: int
-) -> Iterator[str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """What is to be done for one clip."""
+
+    source: ClipSource
+    path: Path
+    key: dict[str, Any]
+    recover: bool
+    check: Path | None
+    """Where to write whether a second look agrees; None to look once."""
+
+
+def _run(jobs: list[_Job], build: Build, estimator: PoseEstimator, workers: int) -> Iterator[str]:
     """Do the jobs and name each clip when its file is there."""
     workers = min(workers, len(jobs))
     if workers <= 1:
         for job in jobs:
             with _one_thread():
-                yield _recover(estimator, *job)
+                yield _recover(estimator, job)
         return
     with _quiet_threads(), ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         try:
-            yield from pool.map(_recover_elsewhere, [(build, *job) for job in jobs])
+            yield from pool.map(_recover_elsewhere, [(build, job) for job in jobs])
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -194,22 +231,28 @@ def _run(
 _BUILT: list[PoseEstimator] = []
 
 
-def _recover_elsewhere(job: tuple[Build, ClipSource, Path, dict[str, Any]]) -> str:
+def _recover_elsewhere(given: tuple[Build, _Job]) -> str:
     """In a process of the pool, which serves one call of `recover_clips`: the estimator is built at its first clip."""
-    build, source, path, key = job
+    build, job = given
     if not _BUILT:
         torch.set_num_threads(1)
         _BUILT.append(build())
-    return _recover(_BUILT[0], source, path, key)
+    return _recover(_BUILT[0], job)
 
 
-def _recover(estimator: PoseEstimator, source: ClipSource, path: Path, key: dict[str, Any]) -> str:
-    outcome: Recovered | str
-    try:
-        outcome = estimator.estimate(source.frames(), source.lens, fps=source.fps)
-    except RecoveryFailed as error:
-        outcome = str(error)
-    write_kept(path, key=key, outcome=outcome, versions=versions())
+def _recover(estimator: PoseEstimator, job: _Job) -> str:
+    source = job.source
+    if job.recover:
+        outcome: Recovered | str
+        try:
+            outcome = estimator.estimate(source.frames(), source.lens, fps=source.fps)
+        except RecoveryFailed as error:
+            outcome = str(error)
+        write_kept(job.path, key=job.key, outcome=outcome, versions=versions())
+    if job.check is not None:
+        kept = read_kept(job.path)
+        if kept is not None and kept.recovered is not None:
+            write_reliability(job.check, estimator, source, kept.recovered, key=job.key)
     return source.clip_id
 
 
