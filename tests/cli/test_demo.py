@@ -73,7 +73,7 @@ def test_every_promised_file_is_written(finished):
     folder, code, _ = finished
     assert code == 0
     names = {entry.name for entry in folder.iterdir()}
-    assert {"video.mp4", "frames", "bev.png", "metrics.json", "report.html"} <= names
+    assert {"video.mp4", "frames", "bev.png", "figures", "results.json", "report.html"} <= names
     for suffix in ("", "-left", "-right"):
         assert {
             f"video{suffix}.mp4",
@@ -103,7 +103,7 @@ def test_frames_are_lossless_and_begin_with_the_given_ones(finished):
 
 
 def test_metrics_are_valid_json_with_a_row_for_each_model_and_the_floor(finished):
-    content = strict_json(finished[0] / "metrics.json")
+    content = strict_json(finished[0] / "results.json")
     text = json.dumps(content)
     for label in ("MeRoPE", "no camera encoding", "noise floor"):
         assert label in text
@@ -252,7 +252,7 @@ def test_parked_car_is_a_command_too(tmp_path):
         center_world=long_drive().center_world[:1].expand(20, 3),
     )
     assert demo(tmp_path / "out", *file_of(tmp_path, parked)) == 0
-    strict_json(tmp_path / "out" / "metrics.json")
+    strict_json(tmp_path / "out" / "results.json")
 
 
 def test_too_short_trajectory_says_how_long_it_must_be(tmp_path, capsys):

@@ -57,7 +57,8 @@ def demo(
     from merope.evaluation.estimators.base import Recovered
     from merope.evaluation.plots.bev import plot_bev
     from merope.evaluation.report.page import write_report
-    from merope.evaluation.runs.run import RunClip, ScoredRun
+    from merope.evaluation.runs.run import RunClip
+    from merope.evaluation.runs.scored import score_run
     from merope.recipes.held_out import DEMO_SEED
 
     folder = weights or street.WEIGHTS
@@ -82,15 +83,35 @@ def demo(
         "command", street.with_variants(command, spec), spec, seed=DEMO_SEED + seed
     )
     ours = street.LABELS["merope"]
-    videos, recovered, results = {}, {}, {}
+    videos, recovered = {}, {}
     for name, model in models.items():
         label = street.LABELS[name]
         print(f"{label}: {len(clips)} videos")
         videos[label] = street.generate_clips(model, clips, steps=steps)
         recovered[label] = street.recover(estimator, videos[label], spec)
     recovered[street.FLOOR] = street.recover(estimator, [clip.truth for clip in clips], spec)
-    for label, poses in recovered.items():
-        results[label] = street.score(clips, poses, spec, label=label)
+    camera, truth = spec_lens(spec), [clip.truth for clip in clips]
+    runs = [
+        score_run(
+            [
+                RunClip(
+                    clip_id=clip.clip_id,
+                    commanded=clip.poses,
+                    recovered=Recovered.complete(found),
+                    first_generated=spec.prefix_frames,
+                    fps=spec.fps,
+                    lens=camera,
+                    frames=partial(_given, frames),
+                )
+                for clip, found, frames in zip(clips, poses, videos.get(label, truth), strict=True)
+            ],
+            label=label,
+            reference=label == street.FLOOR,
+            scale="metric",
+            settings={"estimator": estimator.identity()},
+        )
+        for label, poses in recovered.items()
+    ]
 
     factor = 6
     for index, clip in enumerate(clips):
@@ -107,28 +128,6 @@ def demo(
         plot_bev(output / f"bev{suffix}.png", clip.poses, paths, title=clip.clip_id)
         write_poses(output / f"commanded{suffix}.txt", clip.poses, format="kitti")
         write_poses(output / f"recovered{suffix}.txt", paths[ours], format="kitti")
-    camera = spec_lens(spec)
-    truth = [clip.truth for clip in clips]
-    runs = [
-        ScoredRun(
-            label=label,
-            result=results[label],
-            reference=label == street.FLOOR,
-            clips=tuple(
-                RunClip(
-                    clip_id=clip.clip_id,
-                    commanded=clip.poses,
-                    recovered=Recovered.complete(found),
-                    first_generated=spec.prefix_frames,
-                    fps=spec.fps,
-                    lens=camera,
-                    frames=partial(_given, frames),
-                )
-                for clip, found, frames in zip(clips, poses, videos.get(label, truth), strict=True)
-            ),
-        )
-        for label, poses in recovered.items()
-    ]
     write_report(
         output,
         runs,
@@ -140,7 +139,7 @@ def demo(
         ),
     )
     print()
-    print(street.table(results))
+    print(street.table({run.label: run.result for run in runs}))
     print(
         f"\nmean over {len(clips)} videos; written to {output}: video.mp4, frames, bev.png, figures, "
         "results.json, report.html"

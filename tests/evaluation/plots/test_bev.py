@@ -7,7 +7,8 @@ import pytest
 from PIL import Image
 
 from merope.errors import MissingDependency
-from merope.evaluation.plots.bev import draw_bev, plot_bev
+from merope.evaluation.plots.bev import draw_bev, draw_bevs, plot_bev
+from tests.evaluation.report.synthetic import run
 from tests.evaluation.trajectories import perturbed, straight, turning
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'merope[plot]'")
@@ -70,3 +71,22 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch, tmp_path):
     with pytest.raises(MissingDependency, match=r"merope\[plot\]"):
         plot_bev(tmp_path / "bev.png", turning(), {})
     assert not list(tmp_path.iterdir())
+
+
+def test_several_clips_are_drawn_with_every_run_that_recovered_them():
+    runs = [
+        run("metric", num_clips=4, with_frames=False),
+        run("other", num_clips=4, failed_clip=1, factor=0.3, scale="up_to_scale", with_frames=False),
+    ]
+    ids = [clip.clip_id for clip in runs[0].clips]
+    figure = draw_bevs(runs, ids, {"metric": "#0072B2", "other": "#D55E00"}, columns=2)
+    shown = {axes.get_title(): axes for axes in figure.axes}
+    assert set(shown) == set(ids)
+    labels = {name: axes.get_legend_handles_labels()[1] for name, axes in shown.items()}
+    assert labels["scene-0/left"] == ["commanded", "metric"]
+    assert labels["scene-0/right"] == ["commanded", "metric", "other (after s*)"]
+    for axes in shown.values():
+        across, along = pixels_per_metre(axes)
+        assert across == pytest.approx(along, rel=0.01)
+    with pytest.raises(ValueError, match="no run holds clip 'scene-9'"):
+        draw_bevs(runs, ["scene-9"], {})

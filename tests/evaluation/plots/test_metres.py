@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from merope.evaluation.plots.metres import fit_line, plot_metres
+from merope.evaluation.plots.metres import draw_metres, fit_line, metres_of, plot_metres
+from tests.evaluation.report.synthetic import run
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'merope[plot]'")
 
@@ -32,3 +33,17 @@ def test_metres_plot_returns_the_lines_it_drew(tmp_path):
     assert (tmp_path / "metres.png").stat().st_size > 1000
     with pytest.raises(ValueError, match="labels must agree"):
         plot_metres(tmp_path / "x.png", commanded, {"with": [1.0, 2.0, 3.0]})
+
+
+def test_only_metric_estimates_of_metric_commands_are_shown_as_metres():
+    metric = run("a", num_clips=3, factor=2.0, shift=0.0, failed_clip=1, with_frames=False)
+    commanded, recovered = metres_of(metric)
+    assert len(commanded) == 2
+    assert recovered == pytest.approx([2 * length for length in commanded])
+    assert metres_of(run("b", num_clips=2, scale="up_to_scale", with_frames=False)) == ([], [])
+
+
+def test_no_line_is_drawn_through_commands_of_nearly_one_length():
+    figure = draw_metres({"a": [10.0, 10.1, 10.2]}, {"a": [9.0, 11.0, 10.0]}, {"a": "#0072B2"})
+    assert [line.get_linestyle() for line in figure.axes[0].lines] == ["-"]
+    assert figure.axes[0].collections[0].get_label() == "a"

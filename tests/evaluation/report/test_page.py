@@ -1,121 +1,272 @@
-"""The report: complete, self-contained, escaped, and honest about flags."""
+"""The report: complete, self-contained, escaped, bounded, and honest about flags and verdicts."""
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from merope.evaluation import ClipPair, evaluate_clips
-from merope.evaluation.protocol import SPECS
+from merope.evaluation.benchmarks.verdict import Verdict
+from merope.evaluation.comparison import compare
+from merope.evaluation.estimators.base import Recovered
+from merope.evaluation.protocol import FLAGS, SPECS, Metric
 from merope.evaluation.report.page import ReportImage, write_report
-from merope.geometry.poses import Poses
-from tests.evaluation.trajectories import from_numpy, perturbed, turning
+from merope.evaluation.result import EvaluationResult
+from merope.evaluation.runs.run import RunClip, ScoredRun
+from merope.evaluation.runs.scored import score_run
+from merope.evaluation.scoring import evaluate_clip
+from tests.evaluation.report.synthetic import command, run
+from tests.evaluation.trajectories import from_numpy, perturbed
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'merope[plot]'")
 
+ATTACK = "<script>alert(1)</script>"
+VOID = ("meta", "link", "img", "br", "input")
 
-def result(label, *, turn_deg=1.0, backwards=False):
-    parked = from_numpy(np.tile(np.eye(3), (12, 1, 1)), np.zeros((12, 3)))
-    clips = [ClipPair(clip_id="parked", commanded=parked, estimated=perturbed(parked, 9), first_generated=3)]
-    for seed in range(3):
-        estimated = perturbed(turning(12), seed, turn_deg=turn_deg)
-        if backwards:
-            estimated = Poses(R_world_cam=estimated.R_world_cam, center_world=-estimated.center_world)
-        clips.append(
-            ClipPair(clip_id=f"clip <{seed}>", commanded=turning(12), estimated=estimated, first_generated=3)
+
+def parked_run(label):
+    """One clip that stands still, and one that does not."""
+    parked = from_numpy(np.tile(np.eye(3), (9, 1, 1)), np.zeros((9, 3)))
+    pairs = {"parked <1>": parked, "drive": command(0, 9)}
+    clips = [
+        RunClip(
+            clip_id=clip_id,
+            commanded=poses,
+            recovered=Recovered.complete(perturbed(poses, 3, shift=0.05)),
+            first_generated=3,
         )
-    return evaluate_clips(clips, label=label)
+        for clip_id, poses in pairs.items()
+    ]
+    return score_run(clips, label=label)
 
 
-@pytest.fixture
-def page(tmp_path):
-    Image.new("RGB", (16, 9)).save(tmp_path / "frame.png")
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    Image.new("RGB", (16, 9)).save(folder / "frame.png")
+    bad = run(ATTACK, num_clips=3, turn_deg=5, reversed_clip=1, failed_clip=2, with_frames=False)
+    verdict = Verdict(
+        benchmark="nuscenes-384", num_expected=384, num_used=3, reasons=("381 clips are <missing>.",)
+    )
+    runs = [
+        replace(bad, result=replace(bad.result, verdict=verdict, num_expected=384)),
+        run("MeRoPE & co", num_clips=3, with_frames=False),
+        run("floor", num_clips=3, turn_deg=0.01, shift=0.001, reference=True, with_frames=False),
+    ]
     path = write_report(
-        tmp_path / "out",
-        [
-            result("MeRoPE"),
-            result("none & nothing", turn_deg=8, backwards=True),
-            result("floor", turn_deg=0.01),
-        ],
+        folder / "out",
+        runs,
         title="Drive <1>",
-        commanded=turning(12),
-        recovered={"MeRoPE": perturbed(turning(12), 0)},
-        first_generated=3,
-        references=["floor"],
-        images=[ReportImage(path=tmp_path / "frame.png", caption="First frame")],
-        notes=["noise floor measured on true renders"],
+        notes=["scored <twice>"],
+        images=[ReportImage(path=folder / "frame.png", caption='A "first" frame')],
+        comparisons=[compare(runs[0].result, runs[1].result)],
+        fidelity={"MeRoPE & co": {"fid": Metric(value=19.8212, unit="1", protocol="512 clips <resized>")}},
     )
     return path
 
 
 class Balanced(HTMLParser):
-    """Fails on a tag that is not closed in order."""
+    """Fails on a tag that is not closed in order; keeps the attributes of every tag."""
 
     def __init__(self):
         super().__init__()
-        self.open = []
+        self.open, self.seen = [], []
 
     def handle_starttag(self, tag, attrs):
-        if tag not in ("meta", "link", "img", "br"):
+        self.seen.append((tag, dict(attrs)))
+        if tag not in VOID:
             self.open.append(tag)
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
 
-def test_the_page_is_well_formed_and_escaped(page):
-    text = page.read_text()
+def parsed(path):
     parser = Balanced()
-    parser.feed(text)
+    parser.feed(path.read_text())
     assert parser.open == []
-    assert "Drive &lt;1&gt;" in text
-    assert "none &amp; nothing" in text
-    assert "clip <0>" not in text
+    return parser.seen
+
+
+def visible(path):
+    """The words of the page."""
+    text = re.sub(r"<(style|script)>.*?</\1>", " ", path.read_text(), flags=re.S)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", text))
+
+
+def test_the_page_is_well_formed_and_a_label_cannot_run_a_script(page):
+    tags = parsed(page)
+    assert [tag for tag, _ in tags].count("script") == 1
+    text = page.read_text()
+    assert ATTACK not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    for raw, escaped in (("Drive <1>", "Drive &lt;1&gt;"), ("<missing>", "&lt;missing&gt;")):
+        assert raw not in text
+        assert escaped in text
+    assert "MeRoPE & co" not in text
+    assert "<resized>" not in text
 
 
 def test_the_page_asks_no_other_machine(page):
     text = page.read_text()
     assert not re.findall(r"https?://|//cdn|@import|url\(", text)
-    sources = re.findall(r'(?:src|href)="([^"]{0,20})', text)
-    assert len(sources) == 4
-    assert all(source.startswith("data:") for source in sources)
+    for _, attributes in parsed(page):
+        for name in ("src", "href"):
+            assert name not in attributes or attributes[name].startswith(("data:", "#"))
+    assert "default-src 'none'" in text
 
 
-def test_every_metric_stands_with_unit_and_protocol(page):
-    text = page.read_text()
+def test_pictures_have_words_and_heads_have_scopes(page):
+    tags = parsed(page)
+    images = [attributes for tag, attributes in tags if tag == "img"]
+    assert len(images) >= 5
+    assert all(len(image["alt"]) > 10 for image in images)
+    assert all(attributes.get("scope") in ("col", "row") for tag, attributes in tags if tag == "th")
+
+
+def test_every_metric_stands_with_unit_scale_and_protocol(page):
+    text = page.read_text().replace("&lt;", "<").replace("&gt;", ">")
     for spec in SPECS.values():
         assert spec.label in text
-        assert spec.protocol.split(";")[0].replace("<", "&lt;").replace(">", "&gt;") in text
-    assert "noise floor measured on true renders" in text
-    assert "Generated frames only" in text
-    visible = re.sub(r"<style>.*?</style>|<[^>]*>", " ", text, flags=re.S)
-    assert "nan" not in re.findall(r"[a-z]+", visible.lower())
+        assert spec.protocol in text
+        assert spec.scale_rule in text
+    words = visible(page)
+    assert "Generated frames only" in words
+    assert not re.search(r">\s*(nan|inf|none)\b", text, re.IGNORECASE)
 
 
-def test_flags_are_in_words(page):
+def test_the_protocol_is_in_words(page):
+    words = visible(page)
+    for expected in (
+        "T counts all frames of a clip, 17 here, the given prefix included",
+        "relative to the first frame",
+        "least-squares scale s* of the clip",
+        "3 of 384",
+        "network",
+        "count as the worst possible answer",
+        "95 % percentile bootstrap over clips, 1000 resamples, seed 0",
+    ):
+        assert expected in words
+
+
+def test_a_run_that_is_not_comparable_says_so_first_of_all(page):
     text = page.read_text()
-    assert "the recovered path runs against the command" in text
-    assert "ends where it began" in text
+    banner = text.index('class="banner"')
+    assert banner < text.index("<section")
+    assert "Not comparable" in text[banner : banner + 200]
+    assert "381 clips are &lt;missing&gt;." in text[banner : banner + 500]
+
+
+def test_the_noise_floor_is_told_or_how_to_measure_it(page, tmp_path):
+    assert "The estimator's own error on true frames" in visible(page).replace("&#x27;", "'")
+    alone = write_report(tmp_path, [run("one", num_clips=2, with_frames=False)])
+    assert "None was measured" in visible(alone)
+    assert "--floor CLIPS" in visible(alone)
+
+
+def test_flags_are_counted_in_words_with_the_clip_that_raised_them(page):
+    words = visible(page)
+    assert f"1 of 3 clips reversed : {FLAGS['reversed'].replace('<', '&lt;')}" in words
+    assert "scene-0/left: s* = -" in words
+    # Of a failure, the estimator's own reason.
+    assert "scene-0/right: two frames had matches" in words
+
+
+def test_undefined_values_are_dashes_with_a_reason(tmp_path):
+    text = write_report(tmp_path, [parked_run("a")]).read_text()
+    row = re.search(r'<th scope="row">parked &lt;1&gt;</th>.*?</tr>', text, re.S).group()
+    assert re.search(r'<td title="the command stands still[^"]*">-</td>|<td title="[^"]+">-</td>', row)
+    assert "left out" in visible(tmp_path / "report.html")
 
 
 def test_a_reference_does_not_compete_for_the_best_value(page):
-    row = re.search(r'<tr><th scope="row">floor</th>.*?</tr>', page.read_text(), re.S).group()
-    best = re.search(r'<tr><th scope="row">MeRoPE</th>.*?</tr>', page.read_text(), re.S).group()
-    assert "<b>" not in row
-    assert "<b>" in best
+    table = re.search(r'data-table="driving".*?</table>', page.read_text(), re.S).group()
+    assert "<b " not in re.search(r'<tr data-run="floor">.*?</tr>', table, re.S).group()
+    assert "references, which do not compete" in table
 
 
-def test_metrics_and_plot_lie_beside_the_page(page):
-    content = json.loads((page.parent / "metrics.json").read_text())
-    assert [entry["label"] for entry in content["results"]] == ["MeRoPE", "none & nothing", "floor"]
-    assert sorted(entry.name for entry in page.parent.iterdir()) == ["bev.png", "metrics.json", "report.html"]
+def test_paired_comparisons_show_difference_interval_and_sign_test(page):
+    content = json.loads((page.parent / "results.json").read_text())["comparisons"][0]
+    found = content["metrics"]["cammc"]
+    section = re.search(r'<section id="comparisons">.*?</section>', page.read_text(), re.S).group()
+    row = re.search(r'<tr><th scope="row">CamMC</th>.*?</tr>', section, re.S).group()
+    shown = re.sub(r"<[^>]*>", " ", row).split()
+    low, high = found["interval"]
+    assert shown == [
+        "CamMC",
+        f"{found['a']:.3f}",
+        f"{found['b']:.3f}",
+        f"{found['difference']:+.3f}",
+        f"{low:+.3f}",
+        "to",
+        f"{high:+.3f}",
+        str(found["wins"]),
+        str(found["losses"]),
+        str(found["ties"]),
+        f"{found['sign_test_p']:.3g}",
+    ]
 
 
-def test_labels_must_differ(tmp_path):
+def test_results_and_figures_lie_beside_the_page(page):
+    names = {entry.name for entry in page.parent.iterdir()}
+    assert names == {"report.html", "results.json", "results.csv", "results.md", "results.tex", "figures"}
+    figures = {entry.name for entry in (page.parent / "figures").iterdir()}
+    for name in ("birds-eye", "errors-over-time", "errors-by-baseline", "metres", "worst-merope-co"):
+        assert {f"{name}.png", f"{name}.pdf"} <= figures
+    assert all(re.fullmatch(r"[a-z0-9-]+\.(png|pdf)", name) for name in figures)
+
+
+def test_labels_must_differ_and_images_be_pictures(tmp_path):
+    one = run("a", num_clips=1, with_frames=False)
     with pytest.raises(ValueError, match="own label"):
-        write_report(tmp_path, [result("a"), result("a")])
-    with pytest.raises(ValueError, match="at least one result"):
+        write_report(tmp_path, [one, one])
+    with pytest.raises(ValueError, match="at least one run"):
         write_report(tmp_path, [])
+    with pytest.raises(ValueError, match=r"must end in \.png"):
+        write_report(tmp_path, [one], images=[ReportImage(path=tmp_path / "a.gif", caption="no")])
+    assert not list(tmp_path.glob("*.html"))
+
+
+def test_hundreds_of_clips_stay_a_page_that_opens(tmp_path):
+    read = []
+
+    def noise(index):
+        def frames():
+            read.append(index)
+            # What compresses worst, larger than is shown.
+            return np.random.default_rng(index).integers(0, 255, (4, 180, 400, 3), dtype=np.uint8)
+
+        return frames
+
+    commanded = command(0, 4)
+    found = Recovered.complete(perturbed(commanded, 1))
+    scored = evaluate_clip(commanded, found)
+    names = [f"scene-{index // 3:03d}/{index % 3}" for index in range(700)]
+    # One clip's scores under many names: scoring is not what is tested.
+    results = tuple(replace(scored, clip_id=name) for name in names)
+    runs = [
+        ScoredRun(
+            label=label,
+            clips=tuple(
+                RunClip(
+                    clip_id=name,
+                    commanded=commanded,
+                    recovered=found,
+                    frames=None if label == "c" else noise(index),
+                )
+                for index, name in enumerate(names)
+            ),
+            result=EvaluationResult(label=label, clips=results, num_resamples=50),
+        )
+        for label in ("a", "b", "c")
+    ]
+    path = write_report(tmp_path, runs)
+    # Pictures take 5 MB, a third more as text; 2 000 rows take the rest.
+    assert path.stat().st_size < 8_000_000
+    assert path.read_text().count("<tr data-flagged") == 3 * (2000 // 3)
+    assert "102 more are in results.csv" in visible(path)
+    # Of two runs two scenes of three clips, three worst and three best each, and two strips of both.
+    assert len(read) <= 2 * (2 * 3 + 3 + 3) + 2 * 2

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+# The slope through commands of nearly one length is noise over nothing.
+_SPREAD = 0.1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
     """A least-squares line of recovered on commanded metres, and the share of variance it explains."""
@@ -88,7 +92,7 @@ def draw_metres(
     title: str | None = None,
     quantity: str = "distance travelled",
 ) -> "Figure":
-    """The figure that `plot_metres` saves. Points alone where fewer than two commands differ: no line is fitted there."""
+    """The figure that `plot_metres` saves. Points alone where all commands are within a tenth: no line is drawn there."""
     figure = new_figure(6.0, 5.6)
     axes = figure.add_subplot()
     values = [value for side in (commanded, recovered) for points in side.values() for value in points]
@@ -97,7 +101,7 @@ def draw_metres(
     for label, points in commanded.items():
         x, y = np.asarray(points, dtype=np.float64), np.asarray(recovered[label], dtype=np.float64)
         color, text = colors[label], label
-        if len(x) >= 2 and float(np.ptp(x)) > 0:
+        if len(x) >= 2 and float(np.ptp(x)) > _SPREAD * float(np.abs(x).max()):
             line = fit_line(x, y)
             text = f"{label}: slope {line.slope:.3f}, R² {line.r_squared:.3f}"
             ends = np.array([x.min(), x.max()])

@@ -13,7 +13,7 @@ from merope.evaluation.runs.run import RunClip, ScoredRun
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Picture = UInt8[np.ndarray, "height width 3"]
+Picture = UInt8[np.ndarray, "_ _ 3"]
 WIDTH_PX = 320
 """Frames are made no wider than this for a page."""
 GAP = 0.03

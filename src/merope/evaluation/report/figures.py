@@ -91,7 +91,7 @@ def overview_figures(book: FigureBook, runs: Sequence[ScoredRun]) -> list[str]:
         parts.append(
             book.add(
                 "birds-eye",
-                draw_bevs(shown, chosen, colors),
+                draw_bevs(sorted(shown, key=lambda run: not run.reference), chosen, colors),
                 f"From above, {len(chosen)} of {len(ids)} clips: commanded path solid, recovered dashed, equal metres on "
                 "both axes; every path starts at the first camera (triangle), which looks up the page.",
             )
@@ -155,6 +155,7 @@ def overview_figures(book: FigureBook, runs: Sequence[ScoredRun]) -> list[str]:
 def run_figures(book: FigureBook, run: ScoredRun, color: str) -> list[str]:
     """Of one run: scenes with paths beside frames (Figure 5), a row for each lens (Figure 6), worst and best clips."""
     parts = []
+    drawn: set[str] = set()
     scenes = by_scene(run.clips)
     frames = any(clip.frames is not None for clip in run.clips)
     if frames:
@@ -164,6 +165,7 @@ def run_figures(book: FigureBook, run: ScoredRun, color: str) -> list[str]:
                 ClipRow(clip=clip, title=clip.clip_id, color=color, words=_words(run, clip))
                 for clip in several[scene][:4]
             ]
+            drawn |= {row.clip.clip_id for row in rows}
             parts.append(
                 book.add(
                     f"scene-{run.label}-{scene}",
@@ -187,7 +189,8 @@ def run_figures(book: FigureBook, run: ScoredRun, color: str) -> list[str]:
     ordered = _by_cammc(run)
     count = min(_EXTREMES, len(ordered) // 2)
     for name, chosen in (("worst", ordered[:count]), ("best", ordered[len(ordered) - count :][::-1])):
-        if chosen:
+        # In a small set the scenes above have shown them all.
+        if {clip.clip_id for clip in chosen} - drawn:
             rows = [
                 ClipRow(clip=clip, title=clip.clip_id, color=color, words=_words(run, clip))
                 for clip in chosen
