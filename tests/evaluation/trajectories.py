@@ -51,3 +51,45 @@ def with_camera_axes(poses: Poses, axes) -> Poses:
         R_world_cam=poses.R_world_cam @ torch.as_tensor(axes, dtype=torch.float64),
         center_world=poses.center_world,
     )
+
+
+OPENGL = np.diag([1.0, -1.0, -1.0])
+
+
+def city_drive(num) -> Poses:
+    """Brakes, bends to both sides, bumps and a slope: motion that is never the same for long, from 0.35 to 1.2 m a frame."""
+    t = np.arange(num, dtype=float)
+    speed = 0.8 + 0.3 * np.sin(t / 7.0) + 0.1 * np.sin(t / 3.1 + 1)
+    heading = np.cumsum(
+        0.02 * np.sin(t / 9.0) + 0.015 * np.sin(t / 4.3 + 2) + 0.02 * np.exp(-(((t - 60) / 9) ** 2))
+    )
+    pitch = 0.03 * np.sin(t / 6.0 + 0.5) + 0.015 * np.sin(t / 2.7)
+    rotations = Rotation.from_euler("YX", np.stack([heading, pitch], axis=1)).as_matrix()
+    steps = speed[:, None] * rotations[:, :, 2]
+    centers = np.concatenate([np.zeros((1, 3)), np.cumsum(steps[:-1], axis=0)])
+    return from_numpy(rotations, centers)
+
+
+def reversed_path(poses: Poses) -> Poses:
+    """Every centre mirrored through the first, rotations kept: the same path driven backwards."""
+    return Poses(R_world_cam=poses.R_world_cam, center_world=2 * poses.center_world[:1] - poses.center_world)
+
+
+def mirrored(poses: Poses, axis: int, *, rotations: bool = True) -> Poses:
+    """The mirror image with one axis of camera and world negated, or of the centres alone."""
+    flip = torch.eye(3, dtype=torch.float64)
+    flip[axis, axis] = -1
+    return Poses(
+        R_world_cam=flip @ poses.R_world_cam @ flip if rotations else poses.R_world_cam,
+        center_world=poses.center_world @ flip,
+    )
+
+
+def misread_as_world_to_camera(poses: Poses) -> Poses:
+    """World-to-camera matrices taken for camera-to-world ones."""
+    return Poses(R_world_cam=poses.R_world_cam.mT, center_world=poses.T_cam_world[:, :3, 3].contiguous())
+
+
+def transposed(poses: Poses) -> Poses:
+    """Rotations written for row vectors, centres as they are."""
+    return Poses(R_world_cam=poses.R_world_cam.mT, center_world=poses.center_world)

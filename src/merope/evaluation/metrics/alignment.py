@@ -54,7 +54,7 @@ def why_no_rotation(center: Float[Tensor, "view 3"]) -> str | None:
 
 
 def align(
-    center_target: Float[Tensor, "view 3"], center_source: Float[Tensor, "view 3"], *, with_scale: bool
+    center_target: Float[Tensor, "view 3"], center_source: Float[Tensor, "source 3"], *, with_scale: bool
 ) -> Alignment:
     """The least-squares rigid motion, or with ``with_scale`` similarity, from source to target centres.
 
@@ -70,7 +70,7 @@ def align(
 
 
 def align_both_ways(
-    center_target: Float[Tensor, "view 3"], center_source: Float[Tensor, "view 3"]
+    center_target: Float[Tensor, "view 3"], center_source: Float[Tensor, "source 3"]
 ) -> tuple[Alignment, Alignment]:
     """The SE(3) and the Sim(3) alignment of `align`, which share their rotation."""
     if len(center_target) != len(center_source):
