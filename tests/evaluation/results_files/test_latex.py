@@ -94,6 +94,8 @@ def test_references_stand_below_a_line(results):
         ("\\{~^}", r"\textbackslash{}\{\textasciitilde{}\textasciicircum{}\}"),
         ("a\n b\tc", "a b c"),
         ("tr% ↓", r"tr\% $\downarrow$"),
+        ("VGGT-Ω, αλΛ, é", r"VGGT-$\Omega$, $\alpha$$\lambda$$\Lambda$, é"),
+        ('[a] *b* "c"', "{[}a{]} {*}b{*} ''c''"),
     ],
 )
 def test_special_characters_are_escaped(text, escaped):

@@ -26,7 +26,7 @@ _SPECIAL = {
     "[": "{[}",
     "]": "{]}",
     "*": "{*}",
-    # Beyond ASCII, what labels and captions have; the rest goes through as UTF-8, which LaTeX reads by default.
+    # Beyond ASCII, what labels and captions have. Other letters go through as UTF-8: pdfTeX knows accented Latin ones.
     "°": r"$^{\circ}$",
     "†": r"$^{\dagger}$",
     "→": r"$\rightarrow$",
@@ -36,11 +36,12 @@ _SPECIAL = {
     "≥": r"$\geq$",
     "×": r"$\times$",
     "±": r"$\pm$",
-    "Ω": r"$\Omega$",
-    "Δ": r"$\Delta$",
-    "π": r"$\pi$",
-    "τ": r"$\tau$",
 }
+_GREEK = "Γ Gamma Δ Delta Θ Theta Λ Lambda Ξ Xi Π Pi Σ Sigma Φ Phi Ψ Psi Ω Omega α alpha β beta γ gamma δ delta ε epsilon"
+_GREEK += (
+    " ζ zeta η eta θ theta κ kappa λ lambda μ mu ν nu ξ xi π pi ρ rho σ sigma τ tau φ phi χ chi ψ psi ω omega"
+)
+_SPECIAL |= {letter: rf"$\{name}$" for letter, name in zip(*[iter(_GREEK.split())] * 2, strict=True)}
 
 
 def latex_text(tables: Sequence[ResultsTable], comparisons: Sequence[PairedComparison] = ()) -> str:
