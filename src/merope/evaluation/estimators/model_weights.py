@@ -1,0 +1,94 @@
+"""Weights of feed-forward models from files on this machine; nothing is fetched."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from merope.errors import CheckpointMismatch
+
+
+def require_weights(weights: Path | None, *, estimator: str, where: str) -> Path:
+    """The path, if there is something at it.
+
+    Raises:
+        ValueError: if there is none, or nothing is there; the message says what to download.
+    """
+    if weights is None:
+        raise ValueError(
+            f"{estimator} needs weights: a path (--weights PATH, or weights= of the class) to {where}. Nothing is fetched "
+            "for you, so that an evaluation never depends on the network."
+        )
+    if not Path(weights).exists():
+        raise ValueError(
+            f"weights must be a path on this machine; there is nothing at {weights}. Download {where} first and pass its "
+            "path; names of a model hub are not taken."
+        )
+    return Path(weights)
+
+
+def read_state(path: Path) -> dict[str, Tensor]:
+    """Tensors by name from a .safetensors file or a PyTorch file, which is read without running its code.
+
+    PyTorch files may wrap them in "model" or "state_dict".
+
+    Raises:
+        CheckpointMismatch: if the file is damaged or holds something else.
+    """
+    try:
+        state: Any
+        if path.suffix == ".safetensors":
+            state = load_file(str(path))
+        else:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+    # torch raises many kinds for a damaged archive, pickle's own among them.
+    except (
+        SafetensorError,
+        RuntimeError,
+        ValueError,
+        EOFError,
+        OSError,
+        KeyError,
+        _unpickling_error(),
+    ) as error:
+        raise CheckpointMismatch(f"{path} is damaged or holds no weights: {error}") from error
+    for name in ("model", "state_dict"):
+        if isinstance(state, dict) and isinstance(state.get(name), dict):
+            state = state[name]
+    if (
+        not isinstance(state, dict)
+        or not all(isinstance(value, Tensor) for value in state.values())
+        or not state
+    ):
+        raise CheckpointMismatch(
+            f"{path} holds no weights: expected tensors by name, got {type(state).__name__}."
+        )
+    return state
+
+
+def load_into(
+    model: torch.nn.Module, state: dict[str, Tensor], path: Path, *, ignored: tuple[str, ...] = ()
+) -> None:
+    """Load all of a model's weights; names that start with ``ignored`` belong to heads that were not built.
+
+    Raises:
+        CheckpointMismatch: if one is missing, unknown, or of another shape.
+    """
+    wanted = (
+        {name: value for name, value in state.items() if not name.startswith(ignored)} if ignored else state
+    )
+    try:
+        model.load_state_dict(wanted)
+    except RuntimeError as error:
+        raise CheckpointMismatch(
+            f"{path} holds weights of another model than {type(model).__name__}: {str(error)[:600]}"
+        ) from error
+
+
+def _unpickling_error() -> type[Exception]:
+    import pickle
+
+    return pickle.UnpicklingError
