@@ -12,20 +12,17 @@ from merope.evaluation import ClipPair, Recovered, evaluate_clip, evaluate_clips
 from merope.evaluation.protocol import FLAGS, SPECS
 from merope.geometry.poses import Poses
 from tests.evaluation.trajectories import (
+    OPENGL,
+    city_drive,
     from_numpy,
     perturbed,
+    reversed_path,
     straight,
     turning,
     wandering,
     with_camera_axes,
 )
-
-OPENGL = np.diag([1.0, -1.0, -1.0])
-
-
-def reversed_path(poses):
-    """Every centre mirrored through the first, rotations kept: the same path driven backwards."""
-    return Poses(R_world_cam=poses.R_world_cam, center_world=2 * poses.center_world[:1] - poses.center_world)
+from tests.support.fresh_python import run_python
 
 
 def test_perfect_estimate_scores_perfectly_without_flags():
@@ -147,7 +144,6 @@ def test_undefined_clips_are_left_out_of_the_mean_and_counted():
     assert (summary.num_clips, summary.num_excluded) == (1, 1)
     assert summary.metric.value == pytest.approx(result.clips[0].tr_percent)
     assert result.flag_counts["static_commanded"] == 1
-    assert "1 excluded" in result.table()
 
 
 def test_means_are_over_clips_and_auc_over_pairs():
@@ -303,3 +299,118 @@ def test_acos_is_offered_for_parity():
     assert parity.rot_deg == pytest.approx(exact.rot_deg, abs=1e-9)
     assert parity.angle_method == "acos"
     assert math.isfinite(evaluate_clip(turning(), turning(), method="acos").rot_deg)
+
+
+def single_precision(poses):
+    """Numbers that float32 holds exactly, as float32 and as float64 tensors: quarter turns and sixteenths of a metre."""
+    quarters = np.array([[[1, 0, 0], [0, 1, 0], [0, 0, 1]], [[0, 0, 1], [0, 1, 0], [-1, 0, 0]]], dtype=float)
+    rotations = torch.from_numpy(quarters[np.arange(len(poses)) // 7 % 2])
+    centers = (poses.center_world * 16).round() / 16
+    return rotations, centers
+
+
+@pytest.mark.parametrize("autocast", [torch.bfloat16, torch.float16, None])
+def test_float32_input_and_autocast_change_no_digit(autocast):
+    (R, centers), (R_hat, centers_hat) = (
+        single_precision(city_drive(30)),
+        single_precision(city_drive(34)[4:]),
+    )
+    R_hat = R_hat.roll(2, dims=0)
+    exact = evaluate_clip(
+        Poses(R_world_cam=R, center_world=centers),
+        Poses(R_world_cam=R_hat, center_world=centers_hat),
+        first_generated=9,
+    )
+    with torch.autocast("cpu", dtype=autocast or torch.bfloat16, enabled=autocast is not None):
+        single = evaluate_clip(
+            Poses(R_world_cam=R.float(), center_world=centers.float()),
+            Poses(R_world_cam=R_hat.float(), center_world=centers_hat.float()),
+            first_generated=9,
+        )
+    assert single.to_dict() == exact.to_dict()
+    assert exact.flags or exact.cammc > 1
+
+
+def test_autocast_changes_no_digit_of_a_set_nor_of_its_intervals():
+    plain = evaluate_clips(many_clips())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        under = evaluate_clips(many_clips())
+    assert under.to_json() == plain.to_json()
+
+
+def test_no_figure_that_is_gauge_free_depends_on_the_world_of_the_estimate():
+    commanded, turn = wandering(15, 1), torch.from_numpy(Rotation.from_rotvec([0.3, -1.2, 2.0]).as_matrix())
+    estimated = perturbed(commanded, 2)
+    moved = estimated.transformed(turn, torch.tensor([70.0, -3.0, 12.0], dtype=torch.float64))
+    through_extrinsics = Poses.from_world_to_camera(moved.T_cam_world)
+    before = evaluate_clip(commanded, estimated, first_generated=5)
+    for other in (moved, through_extrinsics):
+        after = evaluate_clip(commanded, other, first_generated=5)
+        for frames in ("all", "generated"):
+            for key in SPECS:
+                if key != "ate_none":
+                    assert after.scores(frames).values[key] == pytest.approx(
+                        before.scores(frames).values[key], abs=1e-9
+                    ), key
+    # The one figure that takes worlds as they come says so.
+    assert "world frames they came in" in SPECS["ate_none"].protocol
+    assert evaluate_clip(commanded, moved).ate_none > 10
+
+
+def test_every_figure_of_a_clip_is_a_value_or_has_a_reason():
+    cases = [
+        (turning(6), perturbed(turning(6), 1)),
+        (straight(6), perturbed(straight(6), 1)),
+        (straight(6), from_numpy(straight(6).R_world_cam, np.zeros((6, 3)))),
+        (from_numpy(straight(6).R_world_cam, np.zeros((6, 3))), turning(6)),
+        (turning(2), turning(2)),
+        (turning(6), Recovered.complete(turning(6), scale="up_to_scale")),
+    ]
+    for commanded, estimated in cases:
+        scores = evaluate_clip(commanded, estimated).all
+        assert set(scores.values) == set(SPECS)
+        for key, value in scores.values.items():
+            assert (value is None) == (key in scores.reasons), key
+            assert value is None or math.isfinite(value), key
+
+
+def test_a_loop_has_a_scale_though_it_has_no_chord():
+    loop = from_numpy(
+        np.tile(np.eye(3), (5, 1, 1)), np.array([[0, 0, 0], [3, 0, 0], [3, 0, 4], [0, 0, 4], [0, 0, 0.0]])
+    )
+    result = evaluate_clip(loop, loop.scaled(0.5))
+    assert result.tr_percent is None
+    assert result.scale == pytest.approx(2)
+    assert result.sim3_scale == pytest.approx(2)
+    assert set(result.flags) == {"static_commanded", "scaled"}
+
+
+def test_a_failed_clip_has_no_trajectory_errors_rather_than_made_up_ones():
+    worst = evaluate_clips(failing_set(), on_failure="worst")
+    assert worst.clips[1].ate_sim3 is None
+    assert worst.clips[1].all.reasons["ate_sim3"] == "no trajectory was recovered"
+    assert worst.summary()["ate_sim3"].num_excluded == 1
+
+
+MEMORY = """
+import resource, sys
+import torch
+from tests.evaluation.trajectories import city_drive, perturbed
+from merope.evaluation import evaluate_clip
+
+torch.set_num_threads(1)
+command = city_drive(5000)
+estimate = perturbed(command, 1, turn_deg=0.5)
+evaluate_clip(command[:300], estimate[:300], first_generated=9)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+result = evaluate_clip(command, estimate, first_generated=9)
+assert result.all.pairs.num_pairs == 5000 * 4999 // 2
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+def test_five_thousand_frames_take_no_more_memory_than_a_block_of_pairs():
+    done = run_python(MEMORY)
+    assert done.returncode == 0, done.stderr
+    # One matrix of 3 x 3 for each of the 12 497 500 pairs alone would be 858 MiB; measured 92 MiB.
+    assert int(done.stdout) < 250
