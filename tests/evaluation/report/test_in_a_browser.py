@@ -114,8 +114,9 @@ def test_every_picture_is_shown(visit):
     sizes = visit.page.evaluate(
         "() => [...document.images].map(image => [image.complete, image.naturalWidth])"
     )
-    # Paths, two curves, metres, two strips; of two runs two scenes, lenses, worst and best; of one worst and best.
-    assert len(sizes) == 6 + 2 * 5 + 2
+    # Paths, two curves, metres, two strips; of two runs two scenes, with all clips in them, and lenses; of one without
+    # frames its worst and best clips.
+    assert len(sizes) == 6 + 2 * 3 + 2
     assert all(complete and width > 100 for complete, width in sizes)
 
 

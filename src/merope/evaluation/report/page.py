@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from merope.evaluation.comparison import PairedComparison
 from merope.evaluation.report.clip_table import clips_section, flags_section
@@ -19,7 +18,6 @@ from merope.evaluation.report.figures import (
     runs_with_figures,
 )
 from merope.evaluation.report.markup import data_uri, figure, section
-from merope.evaluation.report.old_call import from_old_call
 from merope.evaluation.report.protocol_words import (
     metrics_section,
     protocol_section,
@@ -29,7 +27,6 @@ from merope.evaluation.report.protocol_words import (
 from merope.evaluation.report.script import SCRIPT
 from merope.evaluation.report.style import STYLE
 from merope.evaluation.report.tables import metric_sections
-from merope.evaluation.result import EvaluationResult
 from merope.evaluation.results_files import Fidelity, write_results
 from merope.evaluation.runs.run import ScoredRun
 from merope.files import write_text_atomically
@@ -53,14 +50,13 @@ class ReportImage:
 
 def write_report(
     folder: str | Path,
-    runs: Sequence[ScoredRun | EvaluationResult],
+    runs: Sequence[ScoredRun],
     *,
     title: str = "Camera control, measured",
     notes: Sequence[str] = (),
     images: Sequence[ReportImage] = (),
     comparisons: Sequence[PairedComparison] = (),
     fidelity: Fidelity | None = None,
-    **old: Any,
 ) -> Path:
     """Write ``report.html``, the files of `write_results` and the folder ``figures`` into ``folder``; the page's path.
 
@@ -74,7 +70,6 @@ def write_report(
         ValueError: if there is no run, two carry the same label, or an image is of another kind.
         MissingDependency: if a run has clips to draw and matplotlib is not installed.
     """
-    runs = from_old_call(Path(folder), runs, **old)
     labels = [run.label for run in runs]
     if not runs or len(set(labels)) != len(labels):
         raise ValueError(f"runs must hold at least one run, each with its own label, got {labels}.")
