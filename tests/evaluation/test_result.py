@@ -19,6 +19,18 @@ def test_more_clips_than_expected_are_refused():
         with_cammc("more", {"a": 1.0, "b": 2.0}, num_skipped=1, num_expected=2)
 
 
+@pytest.mark.parametrize("wrong", [{"num_skipped": -1}, {"seed": -1}, {"num_resamples": 0}])
+def test_negative_counts_and_seeds_are_refused(wrong):
+    with pytest.raises(ValueError, match="0 or more and num_resamples 1 or more"):
+        with_cammc("run", {"a": 1.0}, **wrong)
+
+
+def test_a_run_without_clips_has_no_success_and_a_table():
+    empty = run("empty", [])
+    assert empty.success_rate == 0.0
+    assert "0 of 0 expected clips" in empty.table()
+
+
 def test_what_was_expected_and_did_not_come_is_counted():
     result = with_cammc("few", {"a": 1.0, "b": 2.0}, num_skipped=1, num_expected=10)
     assert (result.expected, result.num_missing) == (10, 7)

@@ -148,7 +148,7 @@ class EvaluationResult:
     they went.
 
     Raises:
-        ValueError: if a clip id comes twice, or more clips came than were expected.
+        ValueError: if a clip id comes twice, more clips came than were expected, or a count or seed is negative.
     """
 
     clips: tuple[ClipResult, ...]
@@ -167,6 +167,11 @@ class EvaluationResult:
             raise ValueError(
                 f"clips must have ids of their own, and {len(repeated)} came more than once, such as {repeated[0]!r}. "
                 "Drop the repeats: a clip that counts twice changes every mean."
+            )
+        if self.num_skipped < 0 or self.seed < 0 or self.num_resamples < 1:
+            raise ValueError(
+                "num_skipped and seed must be 0 or more and num_resamples 1 or more, got "
+                f"{self.num_skipped}, {self.seed} and {self.num_resamples}."
             )
         came = len(self.clips) + self.num_skipped
         if self.num_expected is not None and came > self.num_expected:
@@ -246,9 +251,9 @@ class EvaluationResult:
 
     @property
     def success_rate(self) -> float:
-        """Share of clips whose camera was recovered, skipped ones counted as failures."""
+        """Share of clips whose camera was recovered, skipped ones counted as failures; 0 where no clip came."""
         total = len(self.clips) + self.num_skipped
-        return (len(self.clips) - self.flag_counts["failed"]) / total
+        return (len(self.clips) - self.flag_counts["failed"]) / max(total, 1)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON types: protocol, settings, summaries, flags, and every clip."""

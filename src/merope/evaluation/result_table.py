@@ -26,7 +26,7 @@ def table_text(result: EvaluationResult) -> str:
     lines = [*about_text(result), *_reading(result, bool(generated))]
     for group, title in GROUPS.items():
         keys = metrics_of(group)
-        if not any(_present(everything[key]) for key in keys):
+        if not everything or not any(_present(everything[key]) for key in keys):
             continue
         header = ["metric", "unit", "better", "scale", "value", "95% interval", "median", "clips"]
         if generated:

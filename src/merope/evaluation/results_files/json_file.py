@@ -28,7 +28,7 @@ from merope.data.foreign_files.strict_json import parse_json
 from merope.errors import MeropeError
 from merope.evaluation.benchmarks.verdict import Verdict
 from merope.evaluation.comparison import PairedComparison
-from merope.evaluation.metrics.pairs import PairCounts
+from merope.evaluation.metrics.pairs import MAX_THRESHOLD_DEG, PairCounts
 from merope.evaluation.protocol import Metric
 from merope.evaluation.result import FORMAT, ClipResult, EvaluationResult, Scores, place_of_nan, strict_json
 
@@ -102,7 +102,8 @@ def load_results(path: str | Path) -> ResultsFile:
         )
     documents = content.get("results", [content])
     try:
-        results = tuple(_result(document) for document in documents)
+        results = tuple(_result(_of(dict, document, "a result")) for document in documents)
+        references = tuple(_of(str, label, "a reference") for label in content.get("references", []))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         what = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
         raise MeropeError(
@@ -111,7 +112,7 @@ def load_results(path: str | Path) -> ResultsFile:
     labels = [result.label for result in results]
     if len(set(labels)) != len(labels):
         raise MeropeError(f"{path} has two runs of one label among {', '.join(labels)}. Rename one of them.")
-    return ResultsFile(results=results, references=tuple(content.get("references", ())))
+    return ResultsFile(results=results, references=references)
 
 
 def _require_version(content: Any, path: Path) -> None:
@@ -130,54 +131,79 @@ def _require_version(content: Any, path: Path) -> None:
 
 
 def _result(document: dict[str, Any]) -> EvaluationResult:
-    protocol, verdict = document["protocol"], document["verdict"]
+    protocol, verdict = _of(dict, document["protocol"], "protocol"), document["verdict"]
     return EvaluationResult(
-        clips=tuple(_clip(clip) for clip in document["clips"]),
-        label=document["label"],
-        on_failure=protocol["on_failure"],
-        num_skipped=document["num_skipped"],
-        seed=protocol["seed"],
-        num_resamples=protocol["num_resamples"],
-        settings=document["settings"],
-        num_expected=document["num_expected"],
-        verdict=None
-        if verdict is None
-        else Verdict(
-            benchmark=verdict["benchmark"],
-            num_expected=verdict["num_expected"],
-            num_used=verdict["num_used"],
-            reasons=tuple(verdict["reasons"]),
-        ),
+        clips=tuple(_clip(clip) for clip in _of(list, document["clips"], "clips")),
+        label=_of(str, document["label"], "label"),
+        on_failure=_of(str, protocol["on_failure"], "on_failure"),
+        num_skipped=_of(int, document["num_skipped"], "num_skipped"),
+        seed=_of(int, protocol["seed"], "seed"),
+        num_resamples=_of(int, protocol["num_resamples"], "num_resamples"),
+        settings=_of(dict, document["settings"], "settings"),
+        num_expected=_of(int, document["num_expected"], "num_expected", or_null=True),
+        verdict=None if verdict is None else _verdict(verdict),
+    )
+
+
+def _verdict(document: dict[str, Any]) -> Verdict:
+    reasons = _of(list, document["reasons"], "reasons")
+    return Verdict(
+        benchmark=_of(str, document["benchmark"], "benchmark"),
+        num_expected=_of(int, document["num_expected"], "num_expected"),
+        num_used=_of(int, document["num_used"], "num_used"),
+        reasons=tuple(_of(str, reason, "a reason") for reason in reasons),
     )
 
 
 def _clip(document: dict[str, Any]) -> ClipResult:
     generated = document["generated_frames"]
     return ClipResult(
-        clip_id=document["clip_id"],
-        num_frames=document["num_frames"],
-        num_registered=document["num_registered"],
-        first_generated=document["first_generated"],
-        angle_method=document["angle_method"],
-        unit=document["commanded_unit"],
-        commanded_digest=document["commanded_digest"],
+        clip_id=_of(str, document["clip_id"], "clip_id"),
+        num_frames=_of(int, document["num_frames"], "num_frames"),
+        num_registered=_of(int, document["num_registered"], "num_registered"),
+        first_generated=_of(int, document["first_generated"], "first_generated", or_null=True),
+        angle_method=_of(str, document["angle_method"], "angle_method"),
+        unit=_of(str, document["commanded_unit"], "commanded_unit"),
+        commanded_digest=_of(str, document["commanded_digest"], "commanded_digest", or_null=True),
         all=_scores(document["all_frames"]),
         generated=None if generated is None else _scores(generated),
-        flags=document["flags"],
+        flags=_words(document["flags"], "flags"),
     )
 
 
 def _scores(document: dict[str, Any]) -> Scores:
-    for key, value in document["values"].items():
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise TypeError(f"{key} must be a number or null, got {value!r}")
+    values = _of(dict, document["values"], "values")
+    for key, value in values.items():
+        _of((int, float), value, key, or_null=True)
+    counts = [document["pairs_below_deg"], document["pairs_below_deg_oriented"]]
+    for count in counts:
+        if len(_of(list, count, "pairs_below_deg")) != MAX_THRESHOLD_DEG:
+            raise TypeError(f"pairs_below_deg must hold {MAX_THRESHOLD_DEG} counts, got {len(count)}")
+        for number in count:
+            _of(int, number, "pairs_below_deg")
     return Scores(
-        values=document["values"],
-        reasons=document["reasons"],
+        values=values,
+        reasons=_words(document["reasons"], "reasons"),
         pairs=PairCounts(
-            num_pairs=document["num_pairs"],
-            num_vanishing=document["num_pairs_with_vanishing_translation"],
-            below=tuple(document["pairs_below_deg"]),
-            below_oriented=tuple(document["pairs_below_deg_oriented"]),
+            num_pairs=_of(int, document["num_pairs"], "num_pairs"),
+            num_vanishing=_of(
+                int, document["num_pairs_with_vanishing_translation"], "num_pairs_with_vanishing_translation"
+            ),
+            below=tuple(counts[0]),
+            below_oriented=tuple(counts[1]),
         ),
     )
+
+
+def _words(document: Any, name: str) -> dict[str, str]:
+    return {key: _of(str, text, f"{name}.{key}") for key, text in _of(dict, document, name).items()}
+
+
+_KINDS = {dict: "an object", list: "a list", str: "text", int: "a whole number", (int, float): "a number"}
+
+
+def _of(kind: Any, value: Any, name: str, *, or_null: bool = False) -> Any:
+    """The value if it is of this kind; JSON's true and false are no numbers."""
+    if (or_null and value is None) or (isinstance(value, kind) and not isinstance(value, bool)):
+        return value
+    raise TypeError(f"{name} must be {_KINDS[kind]}{' or null' * or_null}, got {str(value)[:60]!r}")
