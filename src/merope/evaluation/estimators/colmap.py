@@ -1,41 +1,70 @@
-"""COLMAP's global mapper on a clip with a known lens: poses up to scale, without any learned weights."""
+"""COLMAP on a clip, through any lens: poses up to scale, without any learned weights."""
 
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import UInt8
+from jaxtyping import Bool, UInt8
 from PIL import Image
 
-from merope.cameras import CameraModel, KannalaBrandt, OpenCV, Pinhole, UnifiedCamera
-from merope.errors import MissingDependency
-from merope.evaluation.estimators.base import Recovered, RecoveryFailed, fill_unregistered, identity_of
+from merope.cameras import CameraModel
+from merope.cameras.resampling import resample_frames
+from merope.evaluation.estimators.base import (
+    Recovered,
+    RecoveryFailed,
+    fill_unregistered,
+    identity_of,
+    sha256_of_path,
+)
+from merope.evaluation.estimators.colmap_lens import colmap_camera, lens_for_colmap
+from merope.evaluation.estimators.colmap_pipeline import (
+    Mapper,
+    Mapping,
+    Matching,
+    Workspace,
+    import_pycolmap,
+    registered_poses,
+)
 from merope.geometry.poses import Poses
 
-Matching = Literal["exhaustive", "sequential"]
+Masks = Bool[np.ndarray, "time height width"]
+
+# Rays within this of the image plane have slopes that a perspective camera model cannot hold (cosine of 88 degrees).
+_LEAST_COSINE = 0.035
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColmapEstimator:
-    """SIFT, matching and global structure from motion (GLOMAP), as pycolmap has them.
+    """SIFT, matching and structure from motion, as pycolmap has them; global (GLOMAP) unless the mapper says otherwise.
 
-    Intrinsics stay fixed to the given lens; no mask, no depth and no earlier pose is used. The scale is free.
+    A lens that COLMAP has is handed over exactly, frames of any other are resampled into one that it has, and the notes say
+    so. No depth and no earlier pose is used. The scale is free. Pixels without a ray, or with one that is not in front of
+    the image plane, are left out unless the frames are whole panoramas.
     Frames should be at least about 200 pixels high and show texture and parallax: a camera that stands or only
     turns has no path to recover, and the estimator says so rather than inventing one.
     """
 
+    intrinsics: Literal["known", "estimate"] = "known"
+    """known: the given lens is fixed. estimate: its focal length is the start of a search; the notes say what was found."""
+    mapper: Mapper = "global"
+    """All frames at once, or one after another; see docs/estimators.md for how they compare."""
     min_registered: float = 0.5
     """Share of frames that must be registered, else the clip counts as failed."""
+    min_points: int = 15
+    """Triangulated points that a frame must see, else its pose does not count: without parallax there are next to none."""
     matching: Matching = "exhaustive"
     """All pairs of frames, or each with its next `overlap`; all pairs for clips of up to about 60 frames."""
     overlap: int = 10
     """Neighbours of a frame under sequential matching."""
     max_features: int = 4096
     """SIFT features a frame."""
+    guided_matching: bool = False
+    """Whether verified pairs are matched once more along their epipolar lines."""
+    moving_masks: Path | Masks | None = field(default=None, compare=False)
+    """What moves by itself and is left out: True in an array, or not black in a folder of pictures, one a frame by name."""
     num_threads: int = 1
     """Threads; more than one makes results differ in the last digits from run to run."""
     seed: int = 0
@@ -52,163 +81,155 @@ class ColmapEstimator:
         """Recover one pose per frame, up to one scale.
 
         Frames that were not registered are filled: interpolated between their registered neighbours, the nearest
-        pose held at the ends.
+        pose held at the ends. Where the frames fall into models that share no points, the one with most frames counts.
 
         Raises:
             MissingDependency: if pycolmap is not installed.
-            ValueError: if COLMAP has no such lens, or the frames are not of the camera's size.
+            ValueError: if the frames or masks are not of the camera's size, or the lens differs by view.
             RecoveryFailed: if fewer than two frames, or less than ``min_registered`` of them, could be registered.
         """
-        pycolmap = _import_pycolmap()
+        pycolmap = import_pycolmap()
         if frames.shape[1:3] != (camera.height, camera.width):
             raise ValueError(
                 f"frames must have the camera's size, {camera.height} x {camera.width} (height x width), got "
                 f"{frames.shape[1]} x {frames.shape[2]}. Resize the camera with camera.resize(height=, width=)."
             )
-        model, parameters = colmap_camera(camera)
-        with tempfile.TemporaryDirectory(prefix="merope-colmap-") as folder:
-            reconstruction = self._reconstruct(pycolmap, Path(folder), frames, model, parameters)
-            found = _registered_poses(reconstruction) if reconstruction is not None else {}
-        if len(found) < max(2, self.min_registered * len(frames)):
-            raise RecoveryFailed(
-                f"COLMAP registered {len(found)} of {len(frames)} frames ({self.min_registered:.0%} are needed). "
-                "A camera that stands or only turns cannot be recovered; small or blurred frames have too few features."
+        moving, own = self._moving(frames), lens_for_colmap(camera)
+        model, params = colmap_camera(own)
+        notes = [
+            f"pycolmap {pycolmap.__version__} {self.mapper} mapping, {model}, intrinsics {self.intrinsics}"
+        ]
+        if own is not camera:
+            frames, moving = _through(frames, moving, camera, own)
+            notes.append(
+                f"COLMAP has no {type(camera).__name__} like this one: frames resampled into {own.model} of the same size"
             )
-        ids = sorted(found)
-        matrices = torch.from_numpy(np.stack([found[frame] for frame in ids]))
+        if moving is not None:
+            notes.append(f"{float(moving.mean()):.0%} of all pixels left out as moving")
+        mapping = Mapping(
+            model=model,
+            params=params,
+            refine_focal=self.intrinsics == "estimate",
+            matching=self.matching,
+            overlap=self.overlap,
+            max_features=self.max_features,
+            guided_matching=self.guided_matching,
+            num_threads=self.num_threads,
+            seed=self.seed,
+        )
+        with tempfile.TemporaryDirectory(prefix="merope-colmap-") as folder:
+            workspace = Workspace(Path(folder), frames, _kept(own, moving, len(frames)), mapping)
+            with workspace.quiet():
+                workspace.prepare()
+                models = workspace.models(self.mapper)
+                found = [registered_poses(model, min_points=self.min_points) for model in models]
+                best = found[0] if found else {}
+                if len(best) < max(2, self.min_registered * len(frames)):
+                    raise RecoveryFailed(self._failure(len(frames), best, models, workspace.reason()))
+        ids = sorted(best)
         registered = torch.zeros(len(frames), dtype=torch.bool)
         registered[ids] = True
-        assert reconstruction is not None
+        error_px = models[0].compute_mean_reprojection_error()
+        notes.append(f"{models[0].num_points3D()} points, mean reprojection error {error_px:.2f} px")
+        if self.intrinsics == "estimate":
+            notes.append(_found_focal(models[0], params))
+        if len(ids) < len(frames):
+            notes.append(f"no pose for frames {ranges(set(range(len(frames))) - set(ids))}")
+        for other in found[1:]:
+            notes.append(f"a part that shares no points with the rest was dropped: frames {ranges(other)}")
+        matrices = torch.from_numpy(np.stack([best[frame] for frame in ids]))
         return Recovered(
             poses=fill_unregistered(Poses.from_matrices(matrices, unit="unknown"), ids, len(frames)),
             registered=registered,
             scale="up_to_scale",
             fill="none needed" if bool(registered.all()) else "interpolated, nearest pose held at the ends",
-            notes=(
-                f"pycolmap {pycolmap.__version__} global mapping, {model}, intrinsics fixed",
-                f"{reconstruction.num_points3D()} points, "
-                f"mean reprojection error {reconstruction.compute_mean_reprojection_error():.2f} px",
-            ),
+            notes=tuple(notes),
         )
 
     def identity(self) -> dict[str, Any]:
-        """Every option, and the version of pycolmap."""
-        options = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "name"}
+        """Every option, the contents of masks, and the version of pycolmap."""
+        options = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "name"}
+        if isinstance(self.moving_masks, Path):
+            options["moving_masks"] = {"sha256": sha256_of_path(self.moving_masks)}
         return identity_of(self.name, options, packages=["pycolmap"])
 
-    def _reconstruct(
-        self, pycolmap: Any, folder: Path, frames: np.ndarray, model: str, parameters: list[float]
-    ) -> Any:
-        """The largest model that the global mapper finds, or None."""
-        images, database = folder / "images", folder / "database.db"
-        images.mkdir()
-        for index, frame in enumerate(frames):
-            Image.fromarray(frame).save(images / _image_name(index), compress_level=1)
-        pycolmap.set_random_seed(self.seed)
-        # COLMAP reports its progress to stderr; what matters is in the result.
-        level, pycolmap.logging.minloglevel = pycolmap.logging.minloglevel, pycolmap.logging.FATAL.value
-        try:
-            reader = pycolmap.ImageReaderOptions(
-                camera_model=model, camera_params=", ".join(map(repr, parameters))
+    def _failure(self, num_frames: int, best: dict[int, Any], models: list[Any], seen: str) -> str:
+        text = f"COLMAP registered {len(best)} of {num_frames} frames ({self.min_registered:.0%} are needed)"
+        text += f": {ranges(best)}. " if best else ". "
+        if models and models[0].num_reg_images() > len(best):
+            text += (
+                f"It placed {models[0].num_reg_images()}, on {models[0].num_points3D()} points with parallax in all; a "
+                f"frame counts from {self.min_points} of them on. "
             )
-            extraction = pycolmap.FeatureExtractionOptions(num_threads=self.num_threads, use_gpu=False)
-            extraction.sift.max_num_features = self.max_features
-            pycolmap.extract_features(
-                database,
-                images,
-                camera_mode=pycolmap.CameraMode.SINGLE,
-                reader_options=reader,
-                extraction_options=extraction,
-                device=pycolmap.Device.cpu,
-            )
-            matching = pycolmap.FeatureMatchingOptions(num_threads=self.num_threads, use_gpu=False)
-            verification = pycolmap.TwoViewGeometryOptions()
-            verification.ransac.random_seed = self.seed
-            shared = {
-                "matching_options": matching,
-                "verification_options": verification,
-                "device": pycolmap.Device.cpu,
-            }
-            if self.matching == "sequential":
-                pairing = pycolmap.SequentialPairingOptions(overlap=self.overlap)
-                pycolmap.match_sequential(database, pairing_options=pairing, **shared)
-            else:
-                pycolmap.match_exhaustive(database, **shared)
-            models = pycolmap.global_mapping(
-                database, images, folder / "model", self._mapper_options(pycolmap)
-            )
-        finally:
-            pycolmap.logging.minloglevel = level
-        return max(models.values(), key=lambda found: found.num_reg_images(), default=None)
-
-    def _mapper_options(self, pycolmap: Any) -> Any:
-        options = pycolmap.GlobalPipelineOptions(num_threads=self.num_threads, random_seed=self.seed)
-        adjustment = options.mapper.bundle_adjustment
-        adjustment.refine_focal_length = False
-        adjustment.refine_principal_point = False
-        adjustment.refine_extra_params = False
-        adjustment.ceres.use_gpu = False
-        options.mapper.global_positioning.use_gpu = False
-        return options
-
-
-def colmap_camera(camera: CameraModel) -> tuple[str, list[float]]:
-    """COLMAP's name and parameters of a lens, its principal point counted from the raster's corner.
-
-    The unified camera is COLMAP's EUCM with beta 1: alpha = xi / (1 + xi), focal lengths over 1 + xi.
-
-    Raises:
-        ValueError: if COLMAP has no such lens, or the parameters differ by view.
-    """
-    if camera.view_shape not in ((), (1,)):
-        raise ValueError(
-            f"COLMAP takes one lens for all frames; this one has views {list(camera.view_shape)}."
+        return (
+            f"{text}{seen} A camera that stands or only turns cannot be recovered; small or blurred frames have too few "
+            "features."
         )
 
-    def numbers(*names: str) -> list[float]:
-        return [float(getattr(camera, name)) for name in names]
-
-    shift = 0.5 if camera.pixel_origin == "center" else 0.0
-    fx, fy, cx, cy = numbers("fx", "fy", "cx", "cy")
-    affine = [fx, fy, cx + shift, cy + shift]
-    known: dict[type[CameraModel], Callable[[], tuple[str, list[float]]]] = {
-        Pinhole: lambda: ("PINHOLE", affine),
-        OpenCV: lambda: ("FULL_OPENCV", affine + numbers("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")),
-        KannalaBrandt: lambda: ("OPENCV_FISHEYE", affine + numbers("k1", "k2", "k3", "k4")),
-    }
-    if isinstance(camera, UnifiedCamera):
-        (xi,) = numbers("xi")
-        return "EUCM", [affine[0] / (1 + xi), affine[1] / (1 + xi), *affine[2:], xi / (1 + xi), 1.0]
-    if type(camera) not in known:
-        raise ValueError(
-            f"COLMAP recovery takes Pinhole, OpenCV, KannalaBrandt or UnifiedCamera lenses, got "
-            f"{type(camera).__name__}. Resample the frames into one of these first."
-        )
-    return known[type(camera)]()
-
-
-def _registered_poses(reconstruction: Any) -> dict[int, np.ndarray]:
-    """Camera-to-world matrices [3, 4] by frame number, by the closed-form inverse."""
-    found = {}
-    for image_id in reconstruction.reg_image_ids():
-        image = reconstruction.image(image_id)
-        matrix = np.asarray(image.cam_from_world().matrix(), dtype=np.float64)
-        rotation = matrix[:, :3].T
-        found[_frame_number(image.name)] = np.concatenate([rotation, -rotation @ matrix[:, 3:]], axis=1)
-    return found
+    def _moving(self, frames: np.ndarray) -> Masks | None:
+        """The masks as an array of the frames' size."""
+        masks = self.moving_masks
+        if isinstance(masks, Path):
+            files = sorted(
+                file for file in masks.iterdir() if file.suffix.lower() in (".png", ".jpg", ".bmp")
+            )
+            if not files:
+                raise ValueError(f"moving_masks must be a folder of pictures, one a frame; {masks} has none.")
+            sizes = {Image.open(file).size for file in files}
+            if len(sizes) > 1:
+                raise ValueError(
+                    f"moving_masks must be pictures of one size, those of {masks} have {sorted(sizes)}."
+                )
+            masks = np.stack([np.asarray(Image.open(file).convert("L")) > 0 for file in files])
+        if masks is not None and masks.shape != frames.shape[:3]:
+            raise ValueError(
+                f"moving_masks must have the frames' shape {list(frames.shape[:3])} (time, height, width), got "
+                f"{list(masks.shape)}."
+            )
+        return masks
 
 
-def _image_name(index: int) -> str:
-    return f"{index:06d}.png"
+def ranges(frames: Any) -> str:
+    """Frame numbers in words: "0-4, 7, 9-12"."""
+    ids, parts, start = sorted(frames), [], 0
+    for end in range(1, len(ids) + 1):
+        if end == len(ids) or ids[end] != ids[end - 1] + 1:
+            first, last = ids[start], ids[end - 1]
+            parts.append(str(first) if first == last else f"{first}-{last}")
+            start = end
+    return ", ".join(parts)
 
 
-def _frame_number(name: str) -> int:
-    return int(name.split(".")[0])
+def _through(
+    frames: np.ndarray, moving: Masks | None, camera: CameraModel, own: CameraModel
+) -> tuple[np.ndarray, Masks | None]:
+    """Frames and masks as ``own`` would have seen them; what it sees and ``camera`` does not counts as moving."""
+    resampled, covered = resample_frames(frames, camera, own)
+    uncovered = np.broadcast_to(~covered, resampled.shape[:3])
+    if moving is None:
+        return resampled, None if bool(covered.all()) else uncovered
+    levels = np.repeat(np.where(moving, 255, 0).astype(np.uint8)[..., None], 3, axis=-1)
+    # Anything of a moving thing in a pixel spoils it.
+    return resampled, (resample_frames(levels, camera, own)[0][..., 0] > 0) | uncovered
 
 
-def _import_pycolmap() -> Any:
-    try:
-        import pycolmap
-    except ImportError:
-        raise MissingDependency.for_extra("pycolmap", extra="eval", purpose="COLMAP pose recovery") from None
-    return pycolmap
+def _kept(camera: CameraModel, moving: Masks | None, num_frames: int) -> Masks | None:
+    """Pixels in which features are looked for, None for all."""
+    dirs_cam, valid = camera.pixel_rays()
+    seen = valid.reshape(camera.height, camera.width).numpy()
+    if camera.model != "equirectangular":
+        seen = seen & (dirs_cam[..., 2] > _LEAST_COSINE).reshape(seen.shape).numpy()
+    if moving is None and bool(seen.all()):
+        return None
+    still = np.ones((num_frames, *seen.shape), dtype=bool) if moving is None else ~moving
+    return still & seen
+
+
+def _found_focal(model: Any, params: list[float]) -> str:
+    (camera,) = model.cameras.values()
+    now = [float(camera.params[index]) for index in camera.focal_length_idxs()]
+    before = [params[index] for index in camera.focal_length_idxs()]
+    return (
+        f"focal length {' and '.join(f'{value:.1f}' for value in now)} px found, "
+        f"from {' and '.join(f'{value:.1f}' for value in before)} px"
+    )
