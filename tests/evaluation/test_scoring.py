@@ -412,5 +412,5 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 def test_five_thousand_frames_take_no_more_memory_than_a_block_of_pairs():
     done = run_python(MEMORY)
     assert done.returncode == 0, done.stderr
-    # One matrix of 3 x 3 for each of the 12 497 500 pairs alone would be 858 MiB; measured 92 MiB.
+    # One matrix of 3 x 3 for each of the 12 497 500 pairs alone would be 858 MiB; measured 74 MiB.
     assert int(done.stdout) < 250
