@@ -40,8 +40,19 @@ def test_every_metric_stands_under_the_headings_of_its_groups(result):
         lines = section(table, group).splitlines()
         assert len(lines) == 3 + sum(group in spec.groups for spec in SPECS.values())
         for line, key in zip(lines[3:], metrics_of(group), strict=True):
-            assert re.match(rf"{re.escape(SPECS[key].label)}  +{re.escape(SPECS[key].unit)}  ", line)
+            assert re.match(rf"{re.escape(SPECS[key].label)}  +{re.escape(result.unit_of(key))}  ", line)
             assert f"  {SPECS[key].scale_rule}  " in line
+
+
+def test_lengths_are_in_the_unit_that_all_commands_share():
+    def ate(*units):
+        clips = [clip(str(n), ate_se3=1.0, unit=unit) for n, unit in enumerate(units)]
+        rows = section(run("run", clips).table(), "trajectory").splitlines()
+        return next(re.split("  +", row)[1] for row in rows if row.startswith(SPECS["ate_se3"].label))
+
+    assert ate("m", "m") == "m"
+    assert ate("normalized") == "normalized"
+    assert ate("m", "normalized") == "commanded unit"
 
 
 def test_headings_come_in_the_papers_order_and_cammc_is_last():

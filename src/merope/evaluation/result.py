@@ -190,6 +190,12 @@ class EvaluationResult:
         """Clips that were expected and did not come at all."""
         return self.expected - len(self.clips) - self.num_skipped
 
+    def unit_of(self, key: str) -> str:
+        """The unit of a metric; "commanded unit" is said by its name where all clips share it."""
+        unit = SPECS[key].unit
+        units = {clip.unit for clip in self.clips}
+        return units.pop() if unit == "commanded unit" and len(units) == 1 else unit
+
     def clip(self, clip_id: str) -> ClipResult:
         """The clip of this id.
 

@@ -87,7 +87,13 @@ def _reading(result: EvaluationResult, generated: bool) -> list[str]:
 def _row(key: str, summary: Summary, result: EvaluationResult) -> list[str]:
     spec = SPECS[key]
     better = {"lower": "lower", "higher": "higher", "one": "near 1", "none": "-"}[spec.better]
-    return [spec.label, spec.unit, better, spec.scale_rule, *_figures(key, summary, result, median=True)]
+    return [
+        spec.label,
+        result.unit_of(key),
+        better,
+        spec.scale_rule,
+        *_figures(key, summary, result, median=True),
+    ]
 
 
 def _figures(key: str, summary: Summary, result: EvaluationResult, *, median: bool) -> list[str]:

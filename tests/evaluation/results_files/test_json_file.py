@@ -139,6 +139,48 @@ def test_a_file_of_another_kind_is_refused_in_words(evaluated, tmp_path, change,
     assert str(tmp_path) in str(refused.value)
 
 
+def fields(content):
+    """Every object of the file that reading needs, by name."""
+    result, clip_result = content["results"][0], first_clip(content)
+    scores = clip_result["all_frames"]
+    return {
+        "verdict": result["verdict"],
+        "protocol": {key: result["protocol"][key] for key in ("on_failure", "seed", "num_resamples")},
+        "clip": clip_result,
+        "scores": scores,
+        "result": {
+            key: result[key]
+            for key in ("label", "protocol", "settings", "num_skipped", "num_expected", "verdict", "clips")
+        },
+    }
+
+
+@pytest.mark.parametrize("place", ["verdict", "protocol", "clip", "scores", "result"])
+def test_every_field_is_missed_by_name_and_none_may_be_of_another_kind(evaluated, tmp_path, place):
+    whole = json.loads(json_text([evaluated]))
+    path = tmp_path / "results.json"
+    for key in fields(whole)[place]:
+        if key == "comparable":
+            # It follows from the reasons.
+            continue
+        for wrong in (None, {"a": []}):
+            content = json.loads(json.dumps(whole))
+            holder = {"result": content["results"][0], "protocol": content["results"][0]["protocol"]}
+            holder = holder.get(place) or fields(content)[place]
+            if wrong is None:
+                del holder[key]
+            else:
+                holder[key] = wrong
+            path.write_text(json.dumps(content), encoding="utf-8")
+            if key == "settings" and wrong is not None:
+                assert read_results(path)[0].settings == wrong
+                continue
+            with pytest.raises(
+                MeropeError, match=f"'{key}' is missing" if wrong is None else "not all of it can be read"
+            ):
+                read_results(path)
+
+
 @pytest.mark.parametrize("text", ["", "[1, 2]", "{", "3", '"merope-evaluation-1"', "\x00"])
 def test_what_is_no_results_file_is_refused(tmp_path, text):
     (tmp_path / "results.json").write_text(text, encoding="utf-8")

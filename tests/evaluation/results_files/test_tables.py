@@ -29,6 +29,16 @@ def test_the_papers_tables_have_the_papers_columns():
     assert [cell.text for cell in driving.rows[0].cells] == ["1.00", "2.00", "40.00", "40.00", "3.00"]
 
 
+def test_lengths_are_in_the_unit_that_all_rows_share():
+    def heading(*units):
+        rows = [run(str(n), [clip("a", ate_se3=1.0, cammc=1.0, unit=unit)]) for n, unit in enumerate(units)]
+        table = next(table for table in tables_of(rows) if table.name == "trajectory")
+        return table.columns[0].heading
+
+    assert heading("m", "m") == "ATE SE(3) (m)"
+    assert heading("m", "normalized") == "ATE SE(3) (commanded unit)"
+
+
 def test_scale_treatments_stand_over_their_columns():
     driving, panshot, *_ = tables_of([full("A")])
     assert driving.groups == [

@@ -42,7 +42,7 @@ def tables_of(
             keys = [key for key in metrics_of(group) if any(_has(summaries[row.label][key]) for row in rows)]
             if not keys:
                 continue
-            columns = [_column(key, group) for key in keys]
+            columns = [_column(key, group, {row.unit_of(key) for row in rows}) for key in keys]
             values: dict[str, dict[str, float | None]] = {
                 row.label: {key: summaries[row.label][key].metric.value for key in SPECS} for row in rows
             }
@@ -127,9 +127,10 @@ def _has(summary: Summary) -> bool:
     return bool(summary.num_clips)
 
 
-def _column(key: str, group: MetricGroup) -> Column:
+def _column(key: str, group: MetricGroup, units: Collection[str]) -> Column:
     spec = SPECS[key]
-    unit = "" if spec.unit in ("1", "%") or key in _HEADINGS else f" ({spec.unit})"
+    unit = next(iter(units)) if len(units) == 1 else spec.unit
+    unit = "" if unit in ("1", "%") or key in _HEADINGS else f" ({unit})"
     return Column(
         key=key,
         heading=_HEADINGS.get(key, spec.label + unit),
