@@ -76,12 +76,6 @@ def test_a_report_and_its_files_are_written_and_scoring_again_changes_no_digit(c
     assert json.loads(first)["results"] == fresh["results"]
 
 
-def test_workers_change_no_digit(clips, capsys):
-    one = results(capsys, clips)
-    two = results(capsys, clips, "--workers", 2)
-    assert one == two
-
-
 def test_a_floor_is_a_row_that_does_not_compete(clips, tmp_path, capsys):
     for name in ("x", "y", "z"):
         frames = np.random.default_rng(ord(name)).integers(0, 256, (9, 40, 64, 3), dtype=np.uint8)

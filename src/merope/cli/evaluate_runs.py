@@ -73,6 +73,7 @@ def evaluate_runs(
             notes.append(f"noise floor: {words}")
             if share is None:
                 rows.append(_floor_row(clips, about, recovery, scored))
+                notes += [f"noise floor: {note}" for note in _unreliable(about)]
         if share is not None:
             print("\n".join(notes))
             print(
