@@ -52,9 +52,25 @@ def test_offline_a_hub_name_is_an_error_that_names_the_file(monkeypatch, tmp_pat
         assert word in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["hf://owner/file.pt", "hf://owner//file.pt", "hf://"])
+def test_offline_a_file_in_the_hubs_cache_is_found(monkeypatch, tmp_path):
+    from huggingface_hub import constants
+
+    monkeypatch.setenv("MEROPE_OFFLINE", "1")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    repository = tmp_path / "models--owner--repository"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text("a" * 40)
+    kept = repository / "snapshots" / ("a" * 40) / "folder" / "net.pt"
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"x")
+    assert find_weights("hf://owner/repository/folder/net.pt", INCEPTION, flag="--w") == kept
+
+
+@pytest.mark.parametrize(
+    "name", ["hf://own er/repo/file.pt", "hf://owner/file.pt", "hf://owner//file.pt", "hf://"]
+)
 def test_a_hub_name_without_repository_and_file_is_refused(name):
-    with pytest.raises(MeropeError, match="OWNER/REPOSITORY/FILE"):
+    with pytest.raises(MeropeError, match="is no file of the hub"):
         find_weights(name, INCEPTION, flag="--w")
 
 

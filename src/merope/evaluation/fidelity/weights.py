@@ -95,11 +95,13 @@ def _from_hub(name: str, usual: WeightFile, *, flag: str) -> Path:
     if len(parts) < 3 or not all(parts):
         raise MeropeError(f"{flag} {name} is no file of the hub; write {_HUB}OWNER/REPOSITORY/FILE.")
     from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     repository, file = "/".join(parts[:2]), "/".join(parts[2:])
     try:
         return Path(hf_hub_download(repository, file, local_files_only=offline()))
+    except HFValidationError as error:
+        raise MeropeError(f"{flag} {name} is no file of the hub: {error}") from error
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
         why = (
             f"it is not in the hub's cache, and {' or '.join(OFFLINE_VARIABLES)} forbids to fetch it"
