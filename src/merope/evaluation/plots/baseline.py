@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NUM_BINS = 12
-# Up to here every pair of a clip counts: 7 260 of them. Longer clips give pairs at some distances in time alone.
-_ALL_PAIRS_UP_TO = 121
+ALL_PAIRS_UP_TO = 121
+"""Frames of a clip up to which every pair counts, 7 260 of them. Longer clips give pairs at some distances in time alone."""
 _LAGS = 60
 _STARTS = 120
 # A median of fewer pairs says more about them than about the distance.
@@ -78,7 +78,7 @@ def pair_errors_by_distance(aligned: Iterable[Aligned]) -> PairErrors:
 
 
 def _pairs(num_frames: int) -> tuple[Tensor, Tensor]:
-    if num_frames <= _ALL_PAIRS_UP_TO:
+    if num_frames <= ALL_PAIRS_UP_TO:
         i, j = torch.triu_indices(num_frames, num_frames, offset=1)
         return i, j
     lags = np.unique(np.geomspace(1, num_frames - 1, _LAGS).round().astype(int))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
-from merope.evaluation.plots.baseline import draw_errors_by_baseline
+from merope.evaluation.plots.baseline import ALL_PAIRS_UP_TO, draw_errors_by_baseline
 from merope.evaluation.plots.bev import draw_bevs
-from merope.evaluation.plots.canvas import COLORS, png_bytes
+from merope.evaluation.plots.canvas import COLORS, pdf_bytes, png_bytes
 from merope.evaluation.plots.clip_rows import ClipRow, by_scene, draw_clip_rows
 from merope.evaluation.plots.lens_grid import clips_by_lens, draw_lens_grid
 from merope.evaluation.plots.metres import draw_metres, metres_of
@@ -50,19 +50,16 @@ class FigureBook:
     ) -> str:
         """Write ``name``.png and .pdf and return the figure's HTML; photographs go into the page as JPEG."""
         name = self._free(name)
-        buffer = io.BytesIO(png_bytes(drawn))
-        # Laid out once; the second picture would do it again.
-        drawn.set_layout_engine("none")
-        for ending in ("png", "pdf"):
+        files = {"png": png_bytes(drawn), "pdf": pdf_bytes(drawn)}
+        for ending, written in files.items():
             with atomic_path(self.folder / f"{name}.{ending}") as temporary:
-                if ending == "png":
-                    temporary.write_bytes(buffer.getvalue())
-                else:
-                    drawn.savefig(temporary, format="pdf")
-        content, media = buffer.getvalue(), "image/png"
+                temporary.write_bytes(written)
+        content, media = files["png"], "image/png"
         if photos:
             packed = io.BytesIO()
-            Image.open(buffer).convert("RGB").save(packed, format="JPEG", quality=85, optimize=True)
+            Image.open(io.BytesIO(content)).convert("RGB").save(
+                packed, format="JPEG", quality=85, optimize=True
+            )
             content, media = packed.getvalue(), "image/jpeg"
         if self.inlined + len(content) > MAX_INLINE_BYTES:
             return f"<p>{name}.png, in the folder figures: the page is full.</p>"
@@ -101,7 +98,8 @@ def overview_figures(book: FigureBook, runs: Sequence[ScoredRun]) -> list[str]:
             book.add(
                 "errors-over-time",
                 draw_errors_over_time(recovered, colors),
-                "Error of every frame: median over the clips of each run, quartiles as a band; given frames are shaded.",
+                "Error of every frame: median over the clips of each run, quartiles as a band"
+                + ("; given frames are shaded." if _all_given(recovered) else "."),
                 wide=False,
             )
         )
@@ -113,7 +111,7 @@ def overview_figures(book: FigureBook, runs: Sequence[ScoredRun]) -> list[str]:
                     drawn,
                     "Error of pairs of frames against the commanded distance between their two cameras: median, quartiles "
                     "as a band. Directions keep their sign (180° runs backwards); lengths are after the clip's |s*|, "
-                    "below zero is too short.",
+                    f"below zero is too short. Clips of more than {ALL_PAIRS_UP_TO} frames give part of their pairs.",
                 )
             )
     metres = {run.label: metres_of(run) for run in recovered}
@@ -129,7 +127,7 @@ def overview_figures(book: FigureBook, runs: Sequence[ScoredRun]) -> list[str]:
                     quantity="path length",
                 ),
                 "Path length of every clip, recovered against commanded, metric estimates only; a dashed line is the "
-                "least-squares fit.",
+                "least-squares fit, where commands differ by more than a tenth.",
                 wide=False,
             )
         )
@@ -232,6 +230,11 @@ def _spread(items: Sequence[str], most: int) -> list[str]:
     if len(items) <= most:
         return list(items)
     return [items[int(place)] for place in np.linspace(0, len(items) - 1, most).round()]
+
+
+def _all_given(runs: Sequence[ScoredRun]) -> bool:
+    """Whether every clip begins with frames that were given."""
+    return all(clip.first_generated for run in runs for clip in run.clips)
 
 
 def _by_cammc(run: ScoredRun) -> list[RunClip]:

@@ -48,11 +48,11 @@ def table(
     )
 
 
-def column(name: str, small: str = "", *, title: str = "") -> str:
-    """The head of a column, with its unit below."""
+def column(name: str, small: str = "", *, words: bool = False) -> str:
+    """The head of a column, with its unit below; over ``words`` it stands at the left, over numbers at the right."""
     below = f"<small>{escape(small)}</small>" if small else ""
-    hint = f' title="{escape(title)}"' if title else ""
-    return f'<th scope="col"{hint}>{escape(name)}{below}</th>'
+    kind = ' class="words"' if words else ""
+    return f'<th scope="col"{kind}>{escape(name)}{below}</th>'
 
 
 def metric_column(spec: MetricSpec) -> str:

@@ -53,7 +53,8 @@ def protocol_section(runs: Sequence[ScoredRun]) -> str:
     """What was evaluated, run by run, and how."""
     head = [
         column("Run"),
-        *map(column, ("clips used", "frames", "given frames", "camera recovered", "scale", "estimator")),
+        *map(column, ("clips used", "frames", "given frames", "camera recovered", "scale")),
+        column("estimator", words=True),
     ]
     rows = [_run_row(run) for run in runs]
     items = {
@@ -81,7 +82,7 @@ def metrics_section() -> str:
         f'<td class="words">{escape(spec.scale_rule)}</td><td class="words">{escape(spec.protocol)}</td></tr>'
         for spec in SPECS.values()
     ]
-    head = [column(name) for name in ("metric", "unit", "scale", "protocol")]
+    head = [column(name, words=True) for name in ("metric", "unit", "scale", "protocol")]
     return section(
         "Metrics",
         paragraph("Equations are those of the paper's appendix B.2."),
@@ -190,6 +191,11 @@ def _floor_words(runs: Sequence[ScoredRun]) -> str:
             "The estimator's own error on true frames, below which differences between methods mean nothing. "
             + "; ".join(measured)
             + "."
+        )
+    if not any(estimator_identity(run.result.settings) for run in runs):
+        return (
+            "None was measured. These poses came from files: score what the same estimator finds on true frames, to know "
+            "how much of these errors is its own."
         )
     return (
         "None was measured, so nobody knows how much of these errors is the estimator's own. Measure it by scoring "

@@ -27,8 +27,9 @@ nav ul { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: .3re
 small { color: var(--dim); font-size: .78rem; font-weight: 400; }
 code { background: var(--tint); padding: .05rem .3rem; border-radius: 4px; font-size: .86em; overflow-wrap: anywhere; }
 pre { background: var(--tint); padding: .75rem; border-radius: 8px; overflow-x: auto; font-size: .8rem; line-height: 1.4; }
-.fine, .fine li { font-size: .85rem; color: var(--dim); max-width: 110ch; }
-.fine { margin: -.75rem 0 1.25rem; }
+.fine { margin: -.75rem 0 1.75rem; color: var(--dim); font-size: .85rem; }
+.fine p, .fine li { max-width: 115ch; }
+.fine p { margin: 0 0 .3rem; }
 .problem { color: var(--warn-ink); }
 .notes { list-style: none; padding: .75rem 1rem; background: var(--tint); border-radius: 8px; }
 .banner { margin: 1rem 0; padding: .75rem 1rem; border: 2px solid var(--warn-line); border-radius: 8px;
@@ -56,6 +57,7 @@ table.metrics thead th:first-child { background: var(--tint); }
 table.metrics td .value { font-size: 1.02rem; }
 b.value { font-weight: 700; }
 u.value { text-decoration: underline; text-underline-offset: .18em; }
+thead th.words { text-align: left; }
 tr.apart td { text-align: left; color: var(--dim); font-size: .82rem; padding-top: .9rem; }
 td.words { text-align: left; white-space: normal; overflow-wrap: anywhere; min-width: 8rem; }
 table.clips { font-size: .88rem; }

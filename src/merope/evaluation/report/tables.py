@@ -30,7 +30,7 @@ _SECTIONS = (
         "Beside the paper's figures",
         "beside",
         ("beside", "trajectory"),
-        "The paper's metrics take the scale out of a path, and tr and AUC do not tell forwards from backwards. These do.",
+        "The paper's metrics take the scale out of a path, and tr and AUC its direction. These keep both.",
     ),
     (
         "Generated frames only",
@@ -78,12 +78,11 @@ def metric_table(laid_out: ResultsTable, summaries: Mapping[str, Mapping[str, Su
                 *(_row(row, laid_out.columns, summaries.get(row.label, {})) for row in laid_out.references),
             ]
         )
-    said = f'<p class="fine">{escape(laid_out.caption)}</p>' if laid_out.caption else ""
-    notes = bullets([escape(note) for note in laid_out.notes])
+    said = paragraph(laid_out.caption) + bullets([escape(note) for note in laid_out.notes])
     return (
         f'<div data-table="{escape(laid_out.name)}">'
         + table(title, head, bodies, kind="metrics")
-        + f'{said}<div class="fine">{notes}</div></div>'
+        + f'<div class="fine">{said}</div></div>'
     )
 
 
