@@ -155,7 +155,7 @@ def _wrong_estimator(benchmark: Benchmark, run: ScoredRun) -> list[str]:
     came = run.result.settings.get("estimator")
     if came is None or came == "poses":
         return [
-            f"Estimated poses came from files, and nothing says that {benchmark.estimator} made them; the numbers stand, "
+            f"Estimated poses were handed in, and nothing says that {benchmark.estimator} made them; the numbers stand, "
             "and are those of another estimator until it does."
         ]
     if came != benchmark.estimator:
