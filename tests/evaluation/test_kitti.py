@@ -6,6 +6,7 @@ paper; evo for trajectory errors. Read from the files by NumPy as well.
 
 import gzip
 import math
+import random
 
 import numpy as np
 import pytest
@@ -265,6 +266,25 @@ def test_real_windows_that_are_shifted_are_told_by_how_much(pairs, shift):
     for clip in result.clips:
         if clip.flags:
             assert f"{shift} frame{'s' if shift > 1 else ''} earlier" in clip.flags["time_offset"]
+
+
+def test_commands_and_estimates_that_have_nothing_to_do_with_each_other_are_seldom_read_otherwise(pairs):
+    draw = random.Random(0)
+    windows = clips_of(pairs["00", "00_ORB.txt.gz"]) + clips_of(pairs["09", "09_example_1.txt"])
+    counts = raised(
+        evaluate_clips(
+            ClipPair(
+                clip_id=str(index),
+                commanded=draw.choice(windows).commanded,
+                estimated=draw.choice(windows).estimated,
+            )
+            for index in range(384)
+        )
+    )
+    # A left turn for a right one is a mirror image, and on a level road the same as a camera upside down.
+    assert counts["axes_suspected"] + counts["mirrored"] == 14
+    assert "time_offset" not in counts
+    assert counts["reversed"] == 5
 
 
 def test_an_unscaled_estimate_with_missing_rows_is_matched_by_its_frame_numbers(pairs):
