@@ -8,7 +8,9 @@ import torch
 
 from merope.cli.main import run
 from merope.data import write_poses
+from merope.evaluation.estimators.base import Recovered
 from merope.evaluation.protocol import SPECS
+from merope.evaluation.runs.kept import write_kept
 from tests.evaluation.trajectories import perturbed, turning
 from tests.support.shared import shared_file
 
@@ -255,7 +257,7 @@ def test_folders_are_scored_clip_by_clip_and_missing_files_count(tmp_path, capsy
     arguments += ["--format", "merope"]
     assert run(arguments) == 0
     output = capsys.readouterr()
-    assert "1 of 3 clips have no file of estimated poses: ahead" in output.out
+    assert "1 of 3 clips have no estimated poses: ahead" in output.out
     assert "3 clips of 9 frames; poses recovered for 67 %" in output.out
     assert "not recovered: ahead" in output.err
     assert run([*arguments, "--on-failure", "skip", "--json"]) == 0
@@ -264,6 +266,26 @@ def test_folders_are_scored_clip_by_clip_and_missing_files_count(tmp_path, capsy
     assert (content["num_skipped"], content["num_expected"]) == (1, 3)
     assert run([*arguments, "--on-failure", "error"]) == 1
     assert "'ahead' has no estimated trajectory" in capsys.readouterr().err
+
+
+def test_cameras_that_an_earlier_call_kept_are_a_folder_of_pose_files(tmp_path, capsys):
+    key = {"estimator": {}, "frames": {"count": 9}, "lens": {}, "fps": 10.0}
+    (tmp_path / "true").mkdir()
+    for name in ("one", "two"):
+        write_poses(tmp_path / "true" / f"{name}.txt", turning(9), format="kitti")
+    write_kept(tmp_path / "mine" / "one.txt", key=key, outcome=Recovered.complete(turning(9)))
+    write_kept(tmp_path / "mine" / "two.txt", key=key, outcome="nothing to see")
+    (tmp_path / "mine" / "manifest.json").write_text("{}")
+    arguments = [
+        "--commanded",
+        str(tmp_path / "true"),
+        "--estimated",
+        str(tmp_path / "mine"),
+        "--format",
+        "kitti",
+    ]
+    assert run(["evaluate", *arguments]) == 0
+    assert "not recovered: two: nothing to see" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,10 @@ def evaluate_files(scored: ScoredFlags, reading: ReadingFlags, written: WrittenF
     commanded = _files(scored.commanded, formats["commanded"], reading.commanded_options(), many=many)
     labels = list(scored.labels) or unique_labels(scored.estimated)
     for path, label in zip(scored.estimated, labels, strict=True):
-        estimated = _files(path, formats["estimated"], reading.estimated_options(), many=many)
+        failures: dict[str, str] = {}
+        estimated = _files(
+            path, formats["estimated"], reading.estimated_options(), many=many, failures=failures
+        )
         if many:
             found = clips_of_folders(
                 commanded,
@@ -55,6 +58,7 @@ def evaluate_files(scored: ScoredFlags, reading: ReadingFlags, written: WrittenF
                 window=scored.window,
                 first_generated=first_generated,
                 missing=missing,
+                failures=failures,
             )
         else:
             found = clips_of_pair(
@@ -106,12 +110,28 @@ def evaluate_files(scored: ScoredFlags, reading: ReadingFlags, written: WrittenF
     )
 
 
-def _files(path: Path, format: str, options: "ReadOptions", *, many: bool) -> dict[str, "PoseFile"]:
-    """The files of one side by the names of their clips; a single file has the name ""."""
+def _files(
+    path: Path,
+    format: str,
+    options: "ReadOptions",
+    *,
+    many: bool,
+    failures: dict[str, str] | None = None,
+) -> dict[str, "PoseFile"]:
+    """The files of one side by the names of their clips; a single file has the name "".
+
+    Files of recovered cameras that say why there are none go into ``failures``.
+    """
     from merope.data.poses.files import load_pose_file
+    from merope.evaluation.runs.kept import kept_failure
     from merope.evaluation.runs.pose_files import pose_files_in
 
     paths = pose_files_in(path) if many else {"": path}
+    if many and failures is not None:
+        failures.update(
+            {name: why for name, file in paths.items() if (why := kept_failure(file)) is not None}
+        )
+        paths = {name: file for name, file in paths.items() if name not in failures}
     found = {name: load_pose_file(file, format=format, options=options) for name, file in paths.items()}
     for file in found.values():
         file.require_frames()

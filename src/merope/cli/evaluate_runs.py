@@ -24,6 +24,7 @@ NO_FLOOR = (
     "--floor CLIPS measures it, on true clips of the same kind (merope data convert, merope worlds render)"
 )
 _FLOOR_FOLDER = "noise-floor"
+_MAX_NAMED = 10
 
 
 def evaluate_runs(
@@ -254,9 +255,12 @@ def _unreliable(about: dict[str, Any]) -> list[str]:
         return []
     looked = about["reliability"]
     marked = {name: found["reason"] for name, found in looked.items() if found["unreliable"]}
+    named = [f"unreliable: {name}: {reason}" for name, reason in marked.items()]
+    more = len(named) - _MAX_NAMED
     return [
         f"a second pass disagrees on {len(marked)} of {len(looked)} clips, which count like the others",
-        *(f"unreliable: {name}: {reason}" for name, reason in marked.items()),
+        *named[:_MAX_NAMED],
+        *([f"and {more} more, in the settings of results.json"] if more > 0 else []),
     ]
 
 

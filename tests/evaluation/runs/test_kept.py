@@ -8,7 +8,7 @@ import torch
 from merope.data import ReadOptions, load_pose_file
 from merope.errors import MeropeError
 from merope.evaluation.estimators.base import Recovered
-from merope.evaluation.runs.kept import read_kept, write_kept, write_manifest
+from merope.evaluation.runs.kept import kept_failure, read_kept, write_kept, write_manifest
 from merope.geometry.poses import Poses
 from tests.evaluation.trajectories import wandering
 
@@ -61,13 +61,14 @@ def test_a_failure_is_kept_with_its_reason(tmp_path):
     write_kept(tmp_path / "b.txt", key=KEY, outcome="nothing to see")
     kept = read_kept(tmp_path / "b.txt")
     assert kept.recovered is None
-    assert kept.failure == "nothing to see"
+    assert kept.failure == kept_failure(tmp_path / "b.txt") == "nothing to see"
 
 
 def test_other_files_are_none_of_these(tmp_path):
     (tmp_path / "b.txt").write_text("1 0 0 0 0 1 0 0 0 0 1 0\n")
     (tmp_path / "c.txt").write_text("# frame, then camera-to-world\n")
     assert [read_kept(tmp_path / name) for name in ("b.txt", "c.txt", "gone.txt")] == [None] * 3
+    assert [kept_failure(tmp_path / name) for name in ("b.txt", "c.txt")] == [None] * 2
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_files_of_two_folders_belong_together_by_name(tmp_path):
     ]
     assert found.settings["without_estimate"] == ["b"]
     assert found.settings["without_command"] == ["d"]
-    assert any("1 of 3 clips have no file of estimated poses: b" in note for note in found.notes)
+    assert any("1 of 3 clips have no estimated poses: b" in note for note in found.notes)
     result = score_run(found.clips, label="x").result
     assert result.clip("c").rot_deg == pytest.approx(0, abs=1e-9)
     assert "failed" in result.clip("b").flags

@@ -87,6 +87,18 @@ def read_kept(path: str | Path) -> Kept | None:
     return Kept(key=key, recovered=recovered, failure=None, versions=head["versions"])
 
 
+def kept_failure(path: str | Path) -> str | None:
+    """Why a clip's file holds no cameras; None for a file that holds some, and for one of another kind. Reads one line."""
+    with Path(path).open("rb") as stream:
+        first = stream.readline(2**20)
+    if not first.startswith((_HEAD + '{"format": "' + _FORMAT).encode()):
+        return None
+    try:
+        return json.loads(first.decode().removeprefix(_HEAD)).get("failure")
+    except ValueError:
+        return None
+
+
 def _trajectory(head: dict[str, Any], lines: list[str]) -> Recovered:
     registered = [not line.startswith(_FILLED) for line in lines]
     rows = [[float(word) for word in line.removeprefix(_FILLED).split()] for line in lines]

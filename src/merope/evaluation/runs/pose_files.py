@@ -155,8 +155,11 @@ def clips_of_folders(
     window: int | None = None,
     first_generated: int | None = None,
     missing: Missing = "leave-out",
+    failures: Mapping[str, str] | None = None,
 ) -> FileClips:
     """The clips of two sets of files, by name. A command without an estimate is a clip whose recovery failed.
+
+    ``failures`` says why, for clips where that is known.
 
     Raises:
         TrajectoryError: if a pair cannot be matched.
@@ -197,15 +200,13 @@ def clips_of_folders(
                     clip_id=name if window is None else f"{name}, frames {start} to {start + length - 1}",
                     commanded=poses[start : start + length],
                     recovered=None,
-                    failure="there is no file of estimated poses for it",
+                    failure=(failures or {}).get(name, "there is no file of estimated poses for it"),
                     first_generated=first_generated,
                 )
             )
     notes = [f"{_some(names)}: {note}" for note, names in rules.items()]
     if absent:
-        notes.append(
-            f"{len(absent)} of {len(commanded)} clips have no file of estimated poses: {_some(absent)}"
-        )
+        notes.append(f"{len(absent)} of {len(commanded)} clips have no estimated poses: {_some(absent)}")
     if extra:
         notes.append(
             f"{len(extra)} estimated files belong to no commanded one and are left out: {_some(extra)}"

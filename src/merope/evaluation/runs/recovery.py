@@ -4,7 +4,6 @@ import json
 import os
 import platform
 import re
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from merope.evaluation.runs.kept import Kept, read_kept, write_kept, write_manif
 from merope.evaluation.runs.reliability import read_reliability, write_reliability
 from merope.evaluation.runs.run import RunClip
 from merope.evaluation.runs.sources import ClipSource
+from merope.files import write_text_atomically
 
 Build = Callable[[], PoseEstimator]
 """Makes the estimator, once in every process; processes get it pickled, as `functools.partial` of a function is."""
@@ -194,8 +194,7 @@ def _find(folder: Path, source: ClipSource, key: dict[str, Any]) -> Kept | None:
     for other in sorted(folder.parent.glob(f"*/{source.clip_id}.txt")) if folder.parent.is_dir() else []:
         found = read_kept(other) if other != own else None
         if found is not None and found.key == key:
-            own.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(other, own)
+            write_text_atomically(own, other.read_text(encoding="utf-8"))
             return found
     return None
 
