@@ -15,7 +15,7 @@ GAUGE = (
     "in the world frames that came or after the alignment in their name"
 )
 GENERATED = (
-    "the same gauge, scale s* and max-norms over all frames of the clip; means and sums over frames from "
+    "the same gauge; s*, max-norms and alignments are those of the whole clip; means and sums over frames from "
     "first_generated on, pairs whose later frame is generated"
 )
 AUC_THRESHOLDS_DEG = (3, 10)

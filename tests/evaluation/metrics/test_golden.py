@@ -11,6 +11,8 @@ import torch
 from scipy.spatial.transform import Rotation
 
 from merope.evaluation import evaluate_clip
+from merope.evaluation.metrics import paper as metrics
+from merope.evaluation.metrics.paper import Aligned
 from merope.evaluation.protocol import SPECS
 from tests.evaluation.trajectories import OPENGL, from_numpy, reversed_path, straight, with_camera_axes
 
@@ -123,6 +125,17 @@ def test_reversed_and_opengl_on_a_straight_road_are_perfect_under_driving_and_wo
         # Each frame is off by twice its distance from the first: 2 (0 + 1 + ... + 48) / 48.
         assert (result.trans_err, result.cammc) == pytest.approx((49, 49), abs=1e-6)
         assert result.reversed
+
+
+def test_a_scale_that_may_not_be_negative_sees_reversed_motion_and_changes_nothing_else():
+    reversed_, forward = (
+        Aligned.from_poses(COMMAND, poses) for poses in (reversed_path(COMMAND), GOLDEN["centres aside"][0])
+    )
+    assert metrics.tr_percent(reversed_) == pytest.approx(0, abs=1e-12)
+    kept = metrics.least_squares_scale(reversed_, positive=True)
+    assert kept == 0.0
+    assert metrics.tr_percent(reversed_, scale=kept) == pytest.approx(100 * (1 + 2 + 3) / 3 / 3)
+    assert metrics.least_squares_scale(forward, positive=True) == metrics.least_squares_scale(forward)
 
 
 @pytest.mark.parametrize("method", ["atan2", "acos"])

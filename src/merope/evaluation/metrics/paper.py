@@ -113,14 +113,18 @@ def rot_deg(aligned: Aligned, *, first: int = 0, method: AngleMethod = "atan2") 
     )
 
 
-def least_squares_scale(aligned: Aligned) -> float:
+def least_squares_scale(aligned: Aligned, *, positive: bool = False) -> float:
     """The scale s* that fits the recovered centres to the commanded ones (Eq. 37); its sign is free.
+
+    With ``positive`` the best scale that is not negative, which is 0 for a path that runs backwards: given to
+    `tr_percent`, reversed motion is an error there too.
 
     Degenerate: 0 for an estimate that does not move, where Eq. 37 is 0/0.
     """
     if is_static(aligned.center_hat_rel):
         return 0.0
-    return float((aligned.center_hat_rel * aligned.center_rel).sum() / aligned.center_hat_rel.square().sum())
+    scale = float((aligned.center_hat_rel * aligned.center_rel).sum() / aligned.center_hat_rel.square().sum())
+    return max(scale, 0.0) if positive else scale
 
 
 def is_static(center_rel: Float[Tensor, "view 3"]) -> bool:
