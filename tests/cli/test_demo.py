@@ -228,7 +228,6 @@ def test_every_picture_is_drawn_once(tmp_path, monkeypatch):
     )
     assert demo(tmp_path / "out") == 0
     assert drawn == ["bev.png", "bev-left.png", "bev-right.png"]
-    assert (tmp_path / "out" / "bev.png").stat().st_size > 1000
 
 
 def test_scale_mends_centimetres(tmp_path):
