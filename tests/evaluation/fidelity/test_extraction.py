@@ -126,6 +126,31 @@ def test_a_changed_frame_is_computed_again(tmp_path):
     assert extract(real_collection(root), [frames_network()], PROTOCOL, cache=kept).num_computed == 1
 
 
+def test_few_clips_are_in_memory_however_many_there_are():
+    alive, most = set(), []
+    collection = in_memory("set", [pixels(0)] * 30)
+
+    def counted(clip):
+        def read(numbers):
+            alive.add(clip.clip_id)
+            most.append(len(alive))
+            return clip.read(numbers)
+
+        return replace(clip, read=read)
+
+    network = frames_network()
+
+    def computed(batch):
+        # Clips go through the network in order, so the first one alive is this one.
+        alive.discard(min(alive))
+        return network.compute(batch)
+
+    watched = replace(network, compute=computed, batch_size=100)
+    clips = ClipCollection(label="set", clips=tuple(counted(clip) for clip in collection.clips))
+    extract(clips, [watched], PROTOCOL, workers=2)
+    assert len(most) == 60 and max(most) <= 2 + 2
+
+
 def test_resizing_is_torchs_own_rounded():
     frames = torch.from_numpy(pixels(0)).permute(0, 3, 1, 2)
     found = resized(frames, Resize(mode="bicubic", height=11, width=17, antialias=True), None)

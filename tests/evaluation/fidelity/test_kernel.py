@@ -58,7 +58,7 @@ def test_the_error_is_what_repeated_draws_show_and_no_less_where_sets_are_alike(
             FeatureSet.in_memory(clips((1,) * 40, seed=seed)),
             FeatureSet.in_memory(clips((1,) * 40, seed=seed + 1000, mean=mean)),
         )
-        for seed in range(60)
+        for seed in range(40)
     ]
     scatter = np.std([each.value for each in found])
     assert low < np.median([each.uncertainty for each in found]) / scatter < high
@@ -70,14 +70,14 @@ def test_alike_sets_have_distance_zero_on_average():
             FeatureSet.in_memory(clips((1,) * 20, seed=seed)),
             FeatureSet.in_memory(clips((1,) * 20, seed=seed + 1000)),
         ).value
-        for seed in range(60)
+        for seed in range(40)
     ]
-    assert abs(np.mean(values)) < 3 * np.std(values) / 60**0.5
+    assert abs(np.mean(values)) < 3 * np.std(values) / 40**0.5
     assert min(values) < 0
 
 
 def test_sets_larger_than_a_chunk_give_the_same_sum():
-    x, y = clips((700, 800, 900), 2, seed=1), clips((1100, 1200), 2, seed=2, mean=1.0)
+    x, y = clips((700, 500), 2, seed=1), clips((600, 500), 2, seed=2, mean=1.0)
     found = kernel_distance(FeatureSet.in_memory(x), FeatureSet.in_memory(y)).value
     a, b = (np.concatenate(each).astype(float) for each in (x, y))
     kernels = [(p @ q.T / 2 + 1) ** 3 for p, q in ((a, a), (b, b), (a, b))]

@@ -62,7 +62,7 @@ def test_memory_does_not_grow_with_the_number_of_blocks(tmp_path):
         return highest
 
     peak(2)
-    few, many = peak(4), peak(60)
+    few, many = peak(12), peak(60)
     # 60 blocks of 200 x 32 numbers are 1.5 MB in float32 and 3 MB in float64.
     assert many < few + 100_000
 

@@ -2,6 +2,7 @@
 
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -72,6 +73,20 @@ def test_the_i3d_file_is_called_as_its_makers_call_it(tmp_path):
         assert torch.equal(ready.features(video), module(video / 127.5 - 1, False, False, True))
     assert "rescale=False, resize=False" in ready.describe()["backend"]
     assert own.describe() != ready.describe()
+
+
+class TinyInception(nn.Module):
+    """Frames in uint8 to features, with the switch of StyleGAN's Inception file."""
+
+    def forward(self, img: torch.Tensor, return_features: bool = False) -> torch.Tensor:
+        features = (img.to(torch.float32) - 128).mean(dim=(2, 3))
+        return features if return_features else torch.softmax(features, dim=1)
+
+
+def test_the_inception_file_is_called_as_its_makers_call_it(tmp_path):
+    torch.jit.script(TinyInception()).save(str(tmp_path / "inception.pt"))
+    network = build_network("inception-torchscript", weights=tmp_path / "inception.pt", flag="--w")
+    assert network.features(PIXELS) == pytest.approx(np.full((3, 3), 51 - 128))
 
 
 def test_a_file_is_known_by_its_bytes(tmp_path):

@@ -1,6 +1,7 @@
 """The clips of one set, real or generated: where their frames are, and what must agree before they are compared."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,8 +56,8 @@ class ClipCollection:
     """Clips that should be there and are not, by name, with the reason where one is known."""
 
     def __post_init__(self) -> None:
-        names = [clip.clip_id for clip in self.clips]
-        if doubled := sorted({name for name in names if names.count(name) > 1}):
+        counts = Counter(clip.clip_id for clip in self.clips)
+        if doubled := sorted(name for name, count in counts.items() if count > 1):
             raise ValueError(f"{self.label}: clips must be there once; {', '.join(doubled[:5])} came twice.")
         object.__setattr__(self, "clips", tuple(sorted(self.clips, key=lambda clip: clip.clip_id)))
 

@@ -38,7 +38,7 @@ def choose_clips(
     labels = [each.label for each in sets]
     if not generated or len(set(labels)) < len(labels):
         raise ValueError(
-            f"there must be a generated set, and labels must differ, that of the real set included; got {labels}."
+            f"there must be a generated set, and labels must differ, that of the real set included (--labels); got {labels}."
         )
     available = min(len(each.clips) for each in sets)
     if available < 2:
