@@ -69,7 +69,7 @@ def test_a_standing_camera_and_an_empty_picture_are_failures(turn):
     _, frames, _ = turn
     with pytest.raises(RecoveryFailed, match="the camera stands"):
         QUICK.estimate(np.repeat(frames[:1], 3, axis=0), PINHOLE, fps=5.0)
-    with pytest.raises(RecoveryFailed, match="placed . of 3 frames"):
+    with pytest.raises(RecoveryFailed, match=r"placed . of 3 frames"):
         QUICK.estimate(np.full((3, 160, 288, 3), 90, dtype=np.uint8), PINHOLE, fps=5.0)
     with pytest.raises(RecoveryFailed, match="one frame holds no motion"):
         QUICK.estimate(frames[:1], PINHOLE, fps=5.0)
@@ -87,7 +87,7 @@ def test_a_frame_of_noise_is_filled_and_marked(turn):
 
 def test_lighterglue_matches_without_the_repository_that_its_package_asks_for(turn):
     poses, frames, _ = turn
-    estimator = dataclasses.replace(QUICK, matcher="lighterglue", reach=1, max_features=256)
+    estimator = dataclasses.replace(QUICK, matcher="lighterglue", reach=1)
     result = evaluate_clip(poses[:3], estimator.estimate(frames[:3], PINHOLE, fps=5.0))
     assert result.rot_deg < 1.0
 
@@ -119,7 +119,6 @@ def test_mutual_neighbours_are_each_others_nearest_and_similar_enough():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"matcher": "closest"}, "'mutual' or 'lighterglue', got 'closest'"),
         ({"reach": 0}, "at least one frame"),
         ({"min_registered": 0.0}, r"\(0, 1\]"),
         ({"max_features": 3}, "at least 64"),

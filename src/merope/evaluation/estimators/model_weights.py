@@ -74,12 +74,20 @@ def load_into(
 ) -> None:
     """Load all of a model's weights; names that start with ``ignored`` belong to heads that were not built.
 
+    A weight that the model has under several names may be in the file under one of them, as safetensors stores it.
+
     Raises:
         CheckpointMismatch: if one is missing, unknown, or of another shape.
     """
-    wanted = (
-        {name: value for name, value in state.items() if not name.startswith(ignored)} if ignored else state
-    )
+    own = model.state_dict(keep_vars=True)
+    by_memory: dict[int, Tensor] = {}
+    for name, value in own.items():
+        if name in state:
+            by_memory.setdefault(value.data_ptr(), state[name])
+    wanted = {name: value for name, value in state.items() if not (ignored and name.startswith(ignored))}
+    for name, value in own.items():
+        if name not in wanted and value.numel() and value.data_ptr() in by_memory:
+            wanted[name] = by_memory[value.data_ptr()]
     try:
         model.load_state_dict(wanted)
     except RuntimeError as error:

@@ -19,6 +19,7 @@ from merope.geometry.rotations import hat, project_to_so3
 # Rays further than this from the axis stay out of the robust solvers, which work in the image plane of a pinhole; they
 # are judged and refined like all others afterwards.
 _MIN_AXIAL = 0.26
+_SAMPLING = {"min_iterations": 150, "max_iterations": 3000, "success_prob": 0.9999}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +83,7 @@ def relative_pose(first: RaySet, second: RaySet, *, threshold_px: float, seed: i
         *points,
         camera,
         camera,
-        {"max_epipolar_error": threshold_px, "seed": seed, "max_iterations": 2000, "success_prob": 0.9999},
+        {"max_epipolar_error": threshold_px, "seed": seed, **_SAMPLING},
         {"loss_type": "CAUCHY", "loss_scale": threshold_px / 2},
     )
     R_second_first = project_to_so3(torch.from_numpy(np.array(pose.R)))
@@ -149,7 +150,7 @@ def resect(
         _virtual_pixels(rays[front], camera),
         points_world[front].numpy(),
         camera,
-        {"max_reproj_error": threshold_px, "seed": seed, "max_iterations": 2000},
+        {"max_reproj_error": threshold_px, "seed": seed, **_SAMPLING},
         {"loss_type": "CAUCHY", "loss_scale": threshold_px / 2},
     )
     if found["num_inliers"] < 6:

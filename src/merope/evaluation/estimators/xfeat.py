@@ -23,7 +23,7 @@ from merope.evaluation.estimators.two_view import (
     turn_between,
 )
 from merope.geometry.poses import Poses
-from merope.geometry.rotations import rotation_angle
+from merope.geometry.rotations import angle_from_identity
 
 Matcher = Literal["mutual", "lighterglue"]
 
@@ -180,7 +180,8 @@ class XFeatEstimator:
                 "frames of different scenes share none."
             )
         if found.only_turns:
-            turned = float(rotation_angle(found.R_world_cam[:1], found.R_world_cam[found.found]).max())
+            # The first frame has the identity.
+            turned = float(angle_from_identity(found.R_world_cam[found.found]).max())
             if turned < _STANDS_RAD:
                 raise RecoveryFailed(
                     f"the camera stands: no two frames show parallax, and none turns by more than {turned:.4f} rad. "
