@@ -239,10 +239,12 @@ def test_text_stands_out_in_light_and_in_dark(browser, report, dark):
         assert min(worst.values()) >= LEAST_CONTRAST, worst
 
 
-def test_on_paper_nothing_scrolls(browser, report):
-    with opened(browser, report) as found:
+def test_on_paper_nothing_scrolls_or_is_cut(browser, report):
+    # A4 between margins of a centimetre, at 96 pixels an inch.
+    with opened(browser, report, width=718) as found:
         found.page.emulate_media(media="print")
         assert found.page.locator("#clips form").is_hidden()
+        assert found.page.evaluate("() => document.documentElement.scrollWidth") == 718
         assert found.page.evaluate(
             "() => [...document.querySelectorAll('.scroll')].every(e => getComputedStyle(e).overflowX === 'visible')"
         )

@@ -65,7 +65,7 @@ table.clips tbody th { min-width: 11rem; }
 table.clips td.words { min-width: 6.5rem; }
 table.clips button { white-space: nowrap; }
 table.clips thead th { position: sticky; top: 0; }
-table.clips thead th:nth-child(-n+2), table.clips tbody th { text-align: left; }
+table.clips thead th:nth-child(-n+2), table.clips thead th:last-child { text-align: left; }
 .long { max-height: 36rem; overflow-y: auto; }
 thead button { all: unset; cursor: pointer; font-weight: 600; }
 thead button:focus-visible { outline: 2px solid var(--accent); }
@@ -98,7 +98,18 @@ summary { cursor: pointer; font-weight: 600; overflow-wrap: anywhere; }
   main { max-width: none; padding: 0; }
   nav, .controls { display: none; }
   .scroll, .long { overflow: visible; max-height: none; }
-  th, td { white-space: normal; padding: .25rem .3rem; font-size: .75rem; }
+  /* A page is narrow, and nothing on it scrolls; names may break, numbers may not. */
+  table th, table td, table.clips tbody th, table.clips td.words { padding: .2rem .25rem; font-size: .7rem; min-width: 0; }
+  table th, td.words, td small { white-space: normal; }
+  table tbody th, td.words { overflow-wrap: anywhere; }
+  table tbody th { min-width: 4.2rem; }
+  table.clips td.words { min-width: 3rem; }
+  table.clips th, table.clips td, table.clips tbody th, table.clips td.words { padding: .1rem .18rem; font-size: .58rem; }
+  table td small, table th small { font-size: .62rem; }
+  table.clips th small { font-size: .5rem; }
+  table.metrics td .value { font-size: .8rem; }
+  table.clips button { white-space: normal; }
+  thead button::after { content: none; }
   figure, tr, .banner { break-inside: avoid; }
   h2, h3 { break-after: avoid; }
   thead { display: table-header-group; }
