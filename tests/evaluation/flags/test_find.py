@@ -81,6 +81,7 @@ CASES = {
     "late on a straight road": (ROAD, noisy(straight(NUM + 5)[5:]), set()),
     "late on an even curve": (turning(60)[:NUM], noisy(turning(60)[7 : 7 + NUM]), set()),
     "static estimate": (DRIVE, from_numpy(DRIVE.R_world_cam, np.ones((NUM, 3))), {"static_estimate"}),
+    "parked estimate": (DRIVE, parked(), {"static_estimate"}),
     "parked": (parked(), noisy(parked()), {"static_commanded"}),
     "both static": (
         parked(),

@@ -41,6 +41,12 @@ def find_flags(
         return flags
     if stands(commanded):
         return flags
+    if scale == "metric" and stands(estimated):
+        flags["static_estimate"] = (
+            "the recovered camera stands still but for noise: no centre is a centimetre from the first; s* and what "
+            "rests on it are ratios of noise"
+        )
+        return flags
     s_star = least_squares_scale(aligned)
     if s_star <= 0:
         flags["reversed"] = (
