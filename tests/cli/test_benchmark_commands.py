@@ -8,9 +8,10 @@ import pytest
 from merope.cli.main import run
 from merope.data.clips.generated import write_generated
 from merope.data.poses.command_files import read_command
+from merope.data.poses.files import write_poses
 from merope.evaluation.benchmarks.registry import BENCHMARKS, find_benchmark
 from merope.generation.manifest import read_manifest
-from tests.evaluation.benchmarks.selections import CASES, select, write_clips
+from tests.evaluation.benchmarks.selections import CASES, SMALL, select, write_clips
 
 
 @pytest.fixture(scope="module")
@@ -86,8 +87,6 @@ def test_cases_make_the_clips_that_the_benchmark_expects(root, capsys):
 
 def test_evaluate_says_what_keeps_a_run_from_the_benchmark(root, tmp_path, capsys):
     expected = find_benchmark("nuscenes-384").expected(root / "evaluation")
-    from merope.data.poses.files import write_poses
-    from tests.evaluation.benchmarks.selections import SMALL
 
     for clip in expected[:2]:
         write_generated(
