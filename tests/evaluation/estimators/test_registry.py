@@ -44,12 +44,14 @@ def test_what_needs_no_weights_is_built_by_name_alone(name):
 
 def test_options_reach_the_fields_they_name():
     built = build_estimator(
-        "colmap", options=["max_features=1000", "min_registered=0.75", "matching=sequential"]
+        "colmap",
+        options=["max_features=1000", "min_registered=0.75", "matching=sequential", "moving_masks=masks"],
     )
     assert isinstance(built, ColmapEstimator)
     assert built.max_features == 1000
     assert built.min_registered == 0.75
     assert built.matching == "sequential"
+    assert built.moving_masks == Path("masks")
 
 
 @pytest.mark.parametrize(
@@ -106,6 +108,9 @@ def test_values_are_read_by_the_type_of_their_field():
 def test_every_option_of_colmap_changes_its_identity():
     plain = ColmapEstimator()
     others = {"min_registered": 0.7, "matching": "sequential", "overlap": 3, "max_features": 100, "seed": 1}
+    others |= {"intrinsics": "estimate", "mapper": "incremental", "min_points": 9, "guided_matching": True}
+    others |= {"num_threads": 2}
+    assert {field.name for field in dataclasses.fields(plain)} == {*others, "moving_masks", "name"}
     for field, value in others.items():
         other = dataclasses.replace(plain, **{field: value}).identity()
         assert other != plain.identity(), field

@@ -105,7 +105,9 @@ class ColmapEstimator:
                 f"COLMAP has no {type(camera).__name__} like this one: frames resampled into {own.model} of the same size"
             )
         if moving is not None:
-            notes.append(f"{float(moving.mean()):.0%} of all pixels left out as moving")
+            notes.append(
+                f"{float(moving.mean()):.0%} of all pixels left out: moving, or not seen by the lens"
+            )
         mapping = Mapping(
             model=model,
             params=params,

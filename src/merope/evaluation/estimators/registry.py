@@ -72,7 +72,7 @@ ESTIMATORS: dict[str, EstimatorEntry] = {
         devices=("cpu", "cuda"),
     ),
     "depth-anything-3": EstimatorEntry(
-        summary="Depth Anything 3, all frames in one pass",
+        summary="Depth Anything 3, all frames in one pass; in metres with its nested checkpoint",
         home="merope.evaluation.estimators.depth_anything_3:DepthAnything3Estimator",
         extra="depth-anything-3",
         scale="up_to_scale",
