@@ -64,6 +64,7 @@ def test_paths_without_metric_scale_are_drawn_after_their_scale():
     commanded, recovered = [
         line for line in draw_clip_rows(rows_of(one)).axes[0].lines if len(line.get_xdata()) > 1
     ]
+    assert recovered.get_label() == "recovered (after s*)"
     assert recovered.get_ydata()[-1] == pytest.approx(float(commanded.get_ydata()[-1]))
 
 

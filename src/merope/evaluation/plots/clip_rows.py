@@ -97,7 +97,8 @@ def _lines(row: ClipRow) -> list[str]:
 
 def _draw_path(axes: Any, row: ClipRow) -> None:
     path = recovered_path(row.clip)
-    paths = {} if path is None else {"recovered": path}
+    up_to_scale = row.clip.recovered is not None and row.clip.recovered.scale != "metric"
+    paths = {} if path is None else {"recovered (after s*)" if up_to_scale else "recovered": path}
     draw_paths_on(axes, row.clip.commanded, paths, [row.color] * len(paths))
     equal_metres(axes, narrowest=0.6)
     axes.locator_params(nbins=4)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 MAX_INLINE_BYTES = 5_000_000
 """Pictures in the page; what comes after is in the folder alone."""
-MAX_RUNS = 8
-"""Runs in one figure: the best by CamMC, and references."""
+MAX_RUNS = len(COLORS)
+"""Runs in one figure, each of its own colour: the best by CamMC. References come on top, at most two."""
 MAX_RUNS_WITH_FRAMES = 3
 """Runs, the best by CamMC, that get pictures of their own."""
 _BEVS = 6
@@ -90,7 +90,10 @@ def overview_figures(book: FigureBook, runs: Sequence[ScoredRun]) -> list[str]:
                 "birds-eye",
                 draw_bevs(sorted(shown, key=lambda run: not run.reference), chosen, colors),
                 f"From above, {len(chosen)} of {len(ids)} clips: commanded path solid, recovered dashed, equal metres on "
-                "both axes; every path starts at the first camera (triangle), which looks up the page.",
+                "both axes; every path starts at the first camera (triangle), which looks up the page."
+                + (
+                    f" Here and below, the {len(shown)} best runs by CamMC." if len(shown) < len(runs) else ""
+                ),
             )
         )
     if recovered:
@@ -213,9 +216,11 @@ def runs_with_figures(runs: Sequence[ScoredRun]) -> list[ScoredRun]:
 
 
 def run_colors(runs: Sequence[ScoredRun]) -> dict[str, str]:
-    """A colour for each run, the same in every figure; references are black."""
-    rivals = [run.label for run in runs if not run.reference]
-    colors = {label: COLORS[index % len(COLORS)] for index, label in enumerate(rivals)}
+    """A colour for each run, the same in every figure; runs that are drawn have different ones. References are black."""
+    rivals = [run for run in runs if not run.reference]
+    if len(rivals) > MAX_RUNS:
+        rivals = worst_first(rivals)[::-1]
+    colors = {run.label: COLORS[index % len(COLORS)] for index, run in enumerate(rivals)}
     return colors | {run.label: "#000000" for run in runs if run.reference}
 
 
