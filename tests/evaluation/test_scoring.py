@@ -116,6 +116,18 @@ def test_a_static_estimate_is_finite_and_flagged():
     assert result.all["metres_ratio"].value == 0.0
 
 
+def test_rounding_of_centres_far_from_the_origin_is_no_motion():
+    # A still camera in Earth-centred coordinates whose file holds world-to-camera matrices: -R^T (R c) is c to 1e-9.
+    commanded = turning(30)
+    R_world_cam = wandering(30, 2).R_world_cam.numpy()
+    centre = np.array([4e6, -3e6, 4.1e6])
+    rounded = np.einsum("tij,tj->ti", R_world_cam, np.einsum("tji,j->ti", R_world_cam, centre))
+    assert len(np.unique(rounded, axis=0)) > 1
+    result = evaluate_clip(commanded, from_numpy(R_world_cam, rounded, unit="unknown"))
+    assert result.scale == 0.0
+    assert set(result.flags) == {"static_estimate"}
+
+
 @pytest.mark.parametrize("kind", ["parked", "jitter", "loop"])
 def test_a_command_without_a_chord_leaves_tr_undefined_with_a_reason(kind):
     rng = np.random.default_rng(0)

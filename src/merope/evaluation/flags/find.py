@@ -28,7 +28,8 @@ def find_flags(
     ``aligned`` holds both trajectories relative to their first frame. ``recovered`` says which frames were registered,
     ``nan_rows`` which of the others had a row that was not finite, ``scale`` whether centres are metric.
 
-    Where command or estimate stand still, motion has no direction, and only that is said.
+    Where command or estimate stand still, motion has no direction, and only that is said: of an estimate, where the
+    command moves.
     """
     flags = missing_poses(recovered, nan_rows)
     problem = chord_problem(commanded)
@@ -36,10 +37,10 @@ def find_flags(
         flags["static_commanded"] = (
             f"the command {problem}: tr is undefined, left out of its mean and counted"
         )
-    if is_static(aligned.center_hat_rel):
-        flags["static_estimate"] = FLAGS["static_estimate"]
-        return flags
     if stands(commanded):
+        return flags
+    if is_static(aligned.center_hat_rel, vanishing=aligned.vanishing):
+        flags["static_estimate"] = FLAGS["static_estimate"]
         return flags
     if scale == "metric" and stands(estimated):
         flags["static_estimate"] = (

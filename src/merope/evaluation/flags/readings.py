@@ -18,8 +18,10 @@ from merope.geometry.poses import Poses
 from merope.geometry.rotations import project_to_so3
 
 Kind = Literal["axes", "reversed", "mirrored"]
-# Scores closer than this per frame are equal: several readings explain a straight or a level path equally well.
+# Scores closer than this per frame are equal: several readings explain a straight or a level path equally well...
 _TIE_PER_FRAME = 1e-4
+# ...or, of a noisy estimate, equally badly. Below a tenth more, what is common explains better than what is not.
+_NOISY_TIE = 1.1
 _MAX_SPREAD_DEG = 2.0
 _MAX_OFF_AXIS_DEG = 10.0
 
@@ -156,9 +158,12 @@ def best_reading(commanded: Poses, estimated: Poses, aligned: Aligned) -> Readin
             rank,
             Reading(kind=kind, words=words, way_out=way_out, cammc=score, common=rank < _RANK_UNNAMED),
         )
-    least = min(score for score, _, _ in found)
-    tied = [entry for entry in found if entry[0] <= least + _TIE_PER_FRAME * num]
-    return min(tied, key=lambda entry: entry[1])[2]
+    tie = _TIE_PER_FRAME * num
+    close = _NOISY_TIE * min(score for score, _, _ in found) + tie
+    commonest = min(rank for score, rank, _ in found if score <= close)
+    rivals = [(score, reading) for score, rank, reading in found if rank == commonest]
+    least = min(score for score, _ in rivals)
+    return next(reading for score, reading in rivals if score <= least + tie)
 
 
 def _other_readings(

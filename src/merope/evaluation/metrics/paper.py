@@ -17,9 +17,6 @@ from merope.geometry.rotations import angle_from_identity
 AngleMethod = Literal["atan2", "acos"]
 # Eq. 38
 MAX_NORM_EPSILON = 1e-9
-# Below this rms distance from the first frame, in the trajectory's own unit, an estimate does not move:
-# float64 rounding of a still camera stays under it up to world coordinates of 1e6.
-STATIC_RMS = 1e-9
 
 
 def geodesic_angle(
@@ -121,15 +118,15 @@ def least_squares_scale(aligned: Aligned, *, positive: bool = False) -> float:
 
     Degenerate: 0 for an estimate that does not move, where Eq. 37 is 0/0.
     """
-    if is_static(aligned.center_hat_rel):
+    if is_static(aligned.center_hat_rel, vanishing=aligned.vanishing):
         return 0.0
     scale = float((aligned.center_hat_rel * aligned.center_rel).sum() / aligned.center_hat_rel.square().sum())
     return max(scale, 0.0) if positive else scale
 
 
-def is_static(center_rel: Float[Tensor, "view 3"]) -> bool:
-    """Whether a trajectory stays where it started, to rounding."""
-    return float(center_rel.square().sum(-1).mean().sqrt()) < STATIC_RMS
+def is_static(center_rel: Float[Tensor, "view 3"], *, vanishing: float = 1e-9) -> bool:
+    """Whether a trajectory stays where it started, to rounding: `Aligned.vanishing`, root mean square."""
+    return float(center_rel.square().sum(-1).mean().sqrt()) < vanishing
 
 
 def tr_percent(aligned: Aligned, *, first: int = 0, scale: float | None = None) -> float:
