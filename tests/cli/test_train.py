@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from merope.cli.main import run
-from merope.evaluation.estimators.network import NetworkEstimator
+from merope.evaluation.estimators.motion_network.estimator import NetworkEstimator
 from merope.generation import load_video_model
 from merope.recipes.tiny_street import tiny_street, tiny_street_clips
 from merope.training.street_clips import world_paths

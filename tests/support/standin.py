@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 
 from merope.encodings import Native, encoding_to_config
-from merope.evaluation.estimators.motion_network import MotionNetwork
-from merope.evaluation.estimators.network import NetworkEstimator
+from merope.evaluation.estimators.motion_network.estimator import NetworkEstimator
+from merope.evaluation.estimators.motion_network.network import MotionNetwork
 from merope.training.system import build_model, save_model
 from tests.support.tiny_run import tiny_codec, tiny_config, tiny_spec, trained_model_folder
 

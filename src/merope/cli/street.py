@@ -10,7 +10,7 @@ from merope.adapters.command import spec_lens
 from merope.adapters.spec import VideoSpec
 from merope.data.clips.video import Frames
 from merope.evaluation.benchmarks.worlds import with_variants as with_variants
-from merope.evaluation.estimators.network import NetworkEstimator
+from merope.evaluation.estimators.motion_network.estimator import NetworkEstimator
 from merope.evaluation.result import EvaluationResult
 from merope.evaluation.scoring import ClipPair, evaluate_clips
 from merope.generation import VideoModel, check_command, generate, load_video_model

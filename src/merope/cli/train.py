@@ -153,8 +153,8 @@ def _train_estimator(
     store: "StreetClips", codec: "LinearCodec", config: "TrainConfig", steps: int | None, output: Path
 ) -> None:
     from merope.adapters.command import spec_lens
-    from merope.evaluation.estimators.motion_training import MotionTrainConfig, train_motion_network
-    from merope.evaluation.estimators.network import NetworkEstimator
+    from merope.evaluation.estimators.motion_network.estimator import NetworkEstimator
+    from merope.evaluation.estimators.motion_network.training import MotionTrainConfig, train_motion_network
 
     spec = config.spec
     options = MotionTrainConfig() if steps is None else MotionTrainConfig(steps=steps)

@@ -9,8 +9,8 @@ from merope.cli import street
 from merope.evaluation.benchmarks.registry import find_benchmark
 from merope.evaluation.benchmarks.worlds import held_out_commands, shipped_estimator_sha256, with_variants
 from merope.evaluation.estimators.base import Recovered
-from merope.evaluation.estimators.network import SHIPPED_WEIGHTS, NetworkEstimator
-from merope.evaluation.estimators.resampled import ResampledNetworkEstimator
+from merope.evaluation.estimators.motion_network.estimator import SHIPPED_WEIGHTS, NetworkEstimator
+from merope.evaluation.estimators.motion_network.resampled import ResampledNetworkEstimator
 from merope.evaluation.runs.run import RunClip
 from merope.evaluation.runs.scored import score_run
 from merope.recipes.tiny_street import tiny_street_spec

@@ -18,7 +18,7 @@ from merope.evaluation.estimators import (
     build_estimator,
 )
 from merope.evaluation.estimators.base import identity_of, sha256_of_path
-from merope.evaluation.estimators.network import SHIPPED_WEIGHTS
+from merope.evaluation.estimators.motion_network.estimator import SHIPPED_WEIGHTS
 from merope.evaluation.estimators.registry import parse_options
 from tests.evaluation.trajectories import turning
 from tests.support.fresh_python import run_python

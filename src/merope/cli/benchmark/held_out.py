@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from merope.cli.street import StreetClip
     from merope.data.clips.video import Frames
     from merope.evaluation.benchmarks.benchmark import Benchmark, ExpectedClip
-    from merope.evaluation.estimators.network import NetworkEstimator
+    from merope.evaluation.estimators.motion_network.estimator import NetworkEstimator
     from merope.evaluation.result import EvaluationResult
     from merope.evaluation.runs.run import ScoredRun
 

@@ -11,7 +11,7 @@ from merope.data.poses.files import read_poses
 from merope.errors import TrajectoryError
 from merope.evaluation.benchmarks.benchmark import Benchmark, ExpectedClip
 from merope.evaluation.command_digest import digest_of_command
-from merope.evaluation.estimators.network import SHIPPED_WEIGHTS, NetworkEstimator
+from merope.evaluation.estimators.motion_network.estimator import SHIPPED_WEIGHTS, NetworkEstimator
 from merope.geometry.poses import Poses
 from merope.geometry.turns import turn_variant
 from merope.worlds import place_on_ground

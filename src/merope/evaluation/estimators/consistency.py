@@ -10,8 +10,9 @@ from jaxtyping import UInt8
 from merope.cameras import CameraModel
 from merope.evaluation.estimators.base import PoseEstimator, Recovered, RecoveryFailed
 from merope.evaluation.scoring import evaluate_clip
+from merope.geometry.poses import Poses
 
-SecondPass = Literal["reversed", "every_second"]
+SecondPass = Literal["reversed", "every_second", "mirrored"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,24 +50,29 @@ def check_consistency(
 ) -> Consistency:
     """Recover a clip twice and say how far the two answers are apart.
 
-    The second pass sees the frames in reverse order, or every second frame at half the rate. One that was trained on
-    one direction of travel is checked by "every_second". Agreement is no proof: a large moving object can hold both
+    The second pass sees the frames in reverse order, every second frame at half the rate, or left for right. One that was
+    trained on one direction of travel and one speed is checked by "mirrored", whose answer is mirrored back. Agreement is no proof: a large moving object can hold both
     passes in the same wrong frame of reference. Disagreement beyond a limit, or a second pass that fails, is a mark.
 
     Raises:
-        ValueError: if there are fewer than three frames, or five for "every_second".
+        ValueError: if there are fewer than three frames, or five for "every_second", or the lens is not symmetric for "mirrored".
         RecoveryFailed: if the first pass fails.
     """
-    needed = 3 if second_pass == "reversed" else 5
+    needed = 5 if second_pass == "every_second" else 3
     if len(frames) < needed:
         raise ValueError(f"second_pass {second_pass!r} needs at least {needed} frames, got {len(frames)}.")
+    if second_pass == "mirrored" and not is_symmetric(camera):
+        raise ValueError('second_pass "mirrored" needs a lens that sees the same to both sides; use "reversed".')
     first = estimator.estimate(frames, camera, fps=fps)
-    order = (
-        torch.arange(len(frames)).flip(0) if second_pass == "reversed" else torch.arange(0, len(frames), 2)
-    )
-    rate = fps if second_pass == "reversed" else fps / 2
+    order = torch.arange(0, len(frames), 2 if second_pass == "every_second" else 1)
+    if second_pass == "reversed":
+        order = order.flip(0)
+    shown = frames[order.numpy()]
+    if second_pass == "mirrored":
+        shown = shown[:, :, ::-1]
+    rate = fps / 2 if second_pass == "every_second" else fps
     try:
-        second = estimator.estimate(np.ascontiguousarray(frames[order.numpy()]), camera, fps=rate)
+        second = estimator.estimate(np.ascontiguousarray(shown), camera, fps=rate)
     except RecoveryFailed as failure:
         return Consistency(
             second_pass=second_pass,
@@ -84,7 +90,8 @@ def check_consistency(
     rows = rows[both]
     rot_deg = center_percent = scale = None
     if len(rows) >= 3:
-        scores = evaluate_clip(first.poses[order[rows]], second.poses[rows])
+        again = _mirrored(second.poses) if second_pass == "mirrored" else second.poses
+        scores = evaluate_clip(first.poses[order[rows]], again[rows])
         rot_deg, center_percent = scores.all["rot_deg"].value, scores.all["tr_percent"].value
         scale = scores.all["scale"].value
     reasons = _beyond(rot_deg, center_percent, scale, len(rows), rot_limit_deg, center_limit_percent)
@@ -97,6 +104,23 @@ def check_consistency(
         num_compared=len(rows),
         unreliable=bool(reasons),
         reason="; ".join(reasons) if reasons else f"both passes agree on {len(rows)} frames",
+    )
+
+
+def is_symmetric(camera: CameraModel) -> bool:
+    """Whether a picture turned left for right is one that the same lens takes of the mirrored world."""
+    rays_cam, seen = camera.pixel_rays()
+    turned = rays_cam.flip(-2) * rays_cam.new_tensor([-1.0, 1.0, 1.0])
+    return bool(torch.equal(seen, seen.flip(-1)) and torch.allclose(rays_cam[seen], turned[seen], atol=1e-6))
+
+
+def _mirrored(poses: Poses) -> Poses:
+    """The cameras of the mirrored world, x negated in world and camera."""
+    mirror = torch.diag(poses.center_world.new_tensor([-1.0, 1.0, 1.0]))
+    return Poses(
+        R_world_cam=mirror @ poses.R_world_cam @ mirror,
+        center_world=poses.center_world @ mirror,
+        unit=poses.unit,
     )
 
 

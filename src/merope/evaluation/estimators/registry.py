@@ -35,21 +35,21 @@ class EstimatorEntry:
 ESTIMATORS: dict[str, EstimatorEntry] = {
     "colmap": EstimatorEntry(
         summary="SIFT and global structure from motion through pycolmap; any lens, no learned weights",
-        home="merope.evaluation.estimators.colmap:ColmapEstimator",
+        home="merope.evaluation.estimators.colmap.estimator:ColmapEstimator",
         extra="merope[eval]",
         scale="up_to_scale",
         weights="none",
     ),
     "network": EstimatorEntry(
         summary="small network for clips of the procedural street, in metres; other lenses are resampled into its own",
-        home="merope.evaluation.estimators.resampled:ResampledNetworkEstimator",
+        home="merope.evaluation.estimators.motion_network.resampled:ResampledNetworkEstimator",
         extra=None,
         scale="metric",
         weights="included",
     ),
     "xfeat": EstimatorEntry(
         summary="XFeat features and a robust two-view solver, chained over frames",
-        home="merope.evaluation.estimators.xfeat:XFeatEstimator",
+        home="merope.evaluation.estimators.features.xfeat:XFeatEstimator",
         extra="merope[eval]",
         scale="up_to_scale",
         weights="included",
@@ -57,7 +57,7 @@ ESTIMATORS: dict[str, EstimatorEntry] = {
     ),
     "vggt": EstimatorEntry(
         summary="VGGT, all frames in one pass",
-        home="merope.evaluation.estimators.vggt:VGGTEstimator",
+        home="merope.evaluation.estimators.learned.vggt:VGGTEstimator",
         extra="vggt",
         scale="up_to_scale",
         weights="needed",
@@ -65,7 +65,7 @@ ESTIMATORS: dict[str, EstimatorEntry] = {
     ),
     "vggt-omega": EstimatorEntry(
         summary="VGGT-Omega, the paper's estimator, all frames in one pass",
-        home="merope.evaluation.estimators.vggt_omega:VGGTOmegaEstimator",
+        home="merope.evaluation.estimators.learned.vggt_omega:VGGTOmegaEstimator",
         extra="vggt_omega",
         scale="up_to_scale",
         weights="needed",
@@ -73,7 +73,7 @@ ESTIMATORS: dict[str, EstimatorEntry] = {
     ),
     "depth-anything-3": EstimatorEntry(
         summary="Depth Anything 3, all frames in one pass; in metres with its nested checkpoint",
-        home="merope.evaluation.estimators.depth_anything_3:DepthAnything3Estimator",
+        home="merope.evaluation.estimators.learned.depth_anything_3:DepthAnything3Estimator",
         extra="depth-anything-3",
         scale="up_to_scale",
         weights="needed",

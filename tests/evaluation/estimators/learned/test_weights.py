@@ -6,7 +6,7 @@ from safetensors.torch import save_model
 from torch import nn
 
 from merope.errors import CheckpointMismatch
-from merope.evaluation.estimators.model_weights import load_into, read_state
+from merope.evaluation.estimators.learned.weights import load_into, read_state
 
 
 class Shared(nn.Module):

@@ -11,8 +11,8 @@ from safetensors.torch import load_file, save_file
 from merope.cameras import Pinhole
 from merope.errors import CheckpointMismatch
 from merope.evaluation import RecoveryFailed
-from merope.evaluation.estimators.motion_network import MotionNetwork
-from merope.evaluation.estimators.network import _FORMAT, NetworkEstimator
+from merope.evaluation.estimators.motion_network.estimator import _FORMAT, NetworkEstimator
+from merope.evaluation.estimators.motion_network.network import MotionNetwork
 
 CAMERA = Pinhole.from_fov(fov_x_deg=70, height=24, width=32)
 

@@ -13,9 +13,9 @@ from torch import Tensor
 from merope.cameras import CameraModel
 from merope.errors import MissingDependency
 from merope.evaluation.estimators.base import Recovered, RecoveryFailed, fill_unregistered, identity_of
-from merope.evaluation.estimators.chain import Chain, ChainOptions, chain
-from merope.evaluation.estimators.tracks import join_matches
-from merope.evaluation.estimators.two_view import (
+from merope.evaluation.estimators.features.chain import Chain, ChainOptions, chain
+from merope.evaluation.estimators.features.tracks import join_matches
+from merope.evaluation.estimators.features.two_view import (
     RaySet,
     import_poselib,
     rays_of_pixels,

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from merope.evaluation.estimators.model_passes import check_pieces, join_pieces, pieces_of
+from merope.evaluation.estimators.learned.passes import check_pieces, join_pieces, pieces_of
 from merope.geometry.poses import Poses
 from merope.geometry.rotations import rotvec_to_matrix
 from tests.support.drives import drive

@@ -12,10 +12,10 @@ from jaxtyping import UInt8
 from merope.cameras import CameraModel
 from merope.errors import MissingDependency
 from merope.evaluation.estimators.base import Recovered, identity_of
-from merope.evaluation.estimators.model_conventions import ModelCameras, cameras_of_encoding
-from merope.evaluation.estimators.model_frames import FramePlan
-from merope.evaluation.estimators.model_passes import check_pieces, recover
-from merope.evaluation.estimators.model_weights import load_into, read_state, require_weights
+from merope.evaluation.estimators.learned.conventions import ModelCameras, cameras_of_encoding
+from merope.evaluation.estimators.learned.frames import FramePlan
+from merope.evaluation.estimators.learned.passes import check_pieces, recover
+from merope.evaluation.estimators.learned.weights import load_into, read_state, require_weights
 
 # Heads that poses do not need. They are not built, so that their memory and time are saved.
 _OTHER_HEADS = ("point_head.", "depth_head.", "track_head.")

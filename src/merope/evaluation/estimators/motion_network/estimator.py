@@ -14,14 +14,14 @@ from safetensors.torch import save_file
 from merope.cameras import CameraModel
 from merope.errors import CheckpointMismatch
 from merope.evaluation.estimators.base import Recovered, RecoveryFailed, identity_of
-from merope.evaluation.estimators.motion_network import MotionNetwork, integrate_motion
+from merope.evaluation.estimators.motion_network.network import MotionNetwork, integrate_motion
 from merope.files import atomic_path
 from merope.geometry.poses import Poses
 from merope.geometry.rotations import project_to_so3
 
 _FORMAT = "merope-motion-network-1"
 
-SHIPPED_WEIGHTS = Path(__file__).resolve().parents[2] / "weights" / "tiny-street" / "estimator.safetensors"
+SHIPPED_WEIGHTS = Path(__file__).resolve().parents[3] / "weights" / "tiny-street" / "estimator.safetensors"
 """The network that comes with the package, for clips of the procedural street."""
 
 

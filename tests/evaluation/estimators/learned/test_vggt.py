@@ -11,7 +11,7 @@ import torch
 from merope.cameras import Pinhole, UnifiedCamera
 from merope.errors import CheckpointMismatch, MissingDependency
 from merope.evaluation import PoseEstimator, RecoveryFailed
-from merope.evaluation.estimators.vggt import VGGTEstimator
+from merope.evaluation.estimators.learned.vggt import VGGTEstimator
 from merope.geometry.poses import Poses
 from tests.support import model_standins
 from tests.support.drives import drive

@@ -13,15 +13,15 @@ from merope.cameras import CameraModel, Pinhole
 from merope.data.caches.latents import video_from_frames
 from merope.errors import CheckpointMismatch
 from merope.evaluation.estimators.base import PoseEstimator, RecoveryFailed
-from merope.evaluation.estimators.motion_network import MotionNetwork, integrate_motion
-from merope.evaluation.estimators.motion_training import (
+from merope.evaluation.estimators.motion_network.estimator import NetworkEstimator
+from merope.evaluation.estimators.motion_network.network import MotionNetwork, integrate_motion
+from merope.evaluation.estimators.motion_network.training import (
     MotionTrainConfig,
     degrade,
     motion_loss,
     train_motion_network,
     validate,
 )
-from merope.evaluation.estimators.network import NetworkEstimator
 from merope.geometry.poses import Poses
 from merope.geometry.rotations import matrix_to_rotvec
 from tests.support.tiny_run import tiny_clips, tiny_codec, tiny_spec

@@ -9,8 +9,8 @@ from jaxtyping import UInt8
 
 from merope.cameras import CameraModel
 from merope.evaluation.estimators.base import Recovered, RecoveryFailed
-from merope.evaluation.estimators.model_conventions import ModelCameras, fov_note
-from merope.evaluation.estimators.model_frames import FramePlan, prepare_frames
+from merope.evaluation.estimators.learned.conventions import ModelCameras, fov_note
+from merope.evaluation.estimators.learned.frames import FramePlan, prepare_frames
 from merope.geometry.poses import Poses
 from merope.geometry.rotations import mean_rotation, project_to_so3
 

@@ -10,7 +10,7 @@ from PIL import Image
 from merope.cameras import Equirectangular, Pinhole, RadialPolynomial, UnifiedCamera
 from merope.errors import MissingDependency
 from merope.evaluation import PoseEstimator, RecoveryFailed, evaluate_clip
-from merope.evaluation.estimators.colmap import ColmapEstimator, ranges
+from merope.evaluation.estimators.colmap.estimator import ColmapEstimator, ranges
 from merope.geometry.poses import Poses
 from merope.geometry.rotations import rotvec_to_matrix
 from merope.worlds import build_world, drive, render

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from merope.cameras import Equirectangular, KannalaBrandt, Pinhole
-from merope.evaluation.estimators.model_frames import FramePlan, prepare_frames
+from merope.evaluation.estimators.learned.frames import FramePlan, prepare_frames
 
 VGGT = FramePlan(patch=14, resolution=518, sizing="width")
 OMEGA = FramePlan(patch=16, resolution=512, sizing="area", aspect_limits=(0.5, 2.0))

@@ -10,10 +10,10 @@ from jaxtyping import UInt8
 
 from merope.cameras import CameraModel
 from merope.evaluation.estimators.base import Recovered, identity_of
-from merope.evaluation.estimators.model_frames import FramePlan
-from merope.evaluation.estimators.model_passes import check_pieces, recover
-from merope.evaluation.estimators.model_weights import require_weights
-from merope.evaluation.estimators.vggt import build, missing_package, run_encoder
+from merope.evaluation.estimators.learned.frames import FramePlan
+from merope.evaluation.estimators.learned.passes import check_pieces, recover
+from merope.evaluation.estimators.learned.vggt import build, missing_package, run_encoder
+from merope.evaluation.estimators.learned.weights import require_weights
 
 _OTHER_HEADS = ("dense_head.", "alignment_head.")
 

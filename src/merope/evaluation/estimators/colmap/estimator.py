@@ -19,8 +19,8 @@ from merope.evaluation.estimators.base import (
     identity_of,
     sha256_of_path,
 )
-from merope.evaluation.estimators.colmap_lens import colmap_camera, lens_for_colmap
-from merope.evaluation.estimators.colmap_pipeline import (
+from merope.evaluation.estimators.colmap.lens import colmap_camera, lens_for_colmap
+from merope.evaluation.estimators.colmap.pipeline import (
     Mapper,
     Mapping,
     Matching,

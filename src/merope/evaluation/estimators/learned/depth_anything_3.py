@@ -15,10 +15,10 @@ from jaxtyping import UInt8
 from merope.cameras import CameraModel
 from merope.errors import CheckpointMismatch, MissingDependency
 from merope.evaluation.estimators.base import Recovered, identity_of
-from merope.evaluation.estimators.model_conventions import ModelCameras, cameras_of_matrices
-from merope.evaluation.estimators.model_frames import FramePlan
-from merope.evaluation.estimators.model_passes import check_pieces, recover
-from merope.evaluation.estimators.model_weights import load_into, read_state, require_weights
+from merope.evaluation.estimators.learned.conventions import ModelCameras, cameras_of_matrices
+from merope.evaluation.estimators.learned.frames import FramePlan
+from merope.evaluation.estimators.learned.passes import check_pieces, recover
+from merope.evaluation.estimators.learned.weights import load_into, read_state, require_weights
 
 # Of one image each: these give depth and no poses.
 _WITHOUT_POSES = ("da3metric-large", "da3mono-large")

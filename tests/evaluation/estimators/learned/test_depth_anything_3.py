@@ -11,7 +11,7 @@ import torch
 from merope.cameras import Pinhole
 from merope.errors import CheckpointMismatch, MissingDependency
 from merope.evaluation import PoseEstimator
-from merope.evaluation.estimators.depth_anything_3 import DepthAnything3Estimator
+from merope.evaluation.estimators.learned.depth_anything_3 import DepthAnything3Estimator
 
 LENS = Pinhole.from_fov(fov_x_deg=70, height=40, width=72)
 
@@ -66,7 +66,7 @@ def checkpoint(tmp_path_factory):
 def test_the_package_gives_the_cameras_of_its_own_call(checkpoint):
     from depth_anything_3.api import DepthAnything3
 
-    from merope.evaluation.estimators.model_frames import prepare_frames
+    from merope.evaluation.estimators.learned.frames import prepare_frames
 
     estimator = DepthAnything3Estimator(weights=checkpoint, resolution=126)
     recovered = estimator.estimate(noise(3), LENS, fps=10.0)

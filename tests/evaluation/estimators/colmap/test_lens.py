@@ -18,7 +18,7 @@ from merope.cameras import (
     RadialPolynomial,
     UnifiedCamera,
 )
-from merope.evaluation.estimators.colmap_lens import colmap_camera, lens_for_colmap
+from merope.evaluation.estimators.colmap.lens import colmap_camera, lens_for_colmap
 
 CORNER = {"fx": 41.0, "fy": 39.5, "cx": 38.7, "cy": 25.2, "width": 80, "height": 48, "pixel_origin": "corner"}
 CENTER = CORNER | {"pixel_origin": "center"}

@@ -10,7 +10,7 @@ from jaxtyping import UInt8
 from merope.cameras import CameraModel
 from merope.cameras.resampling import resample_frames
 from merope.evaluation.estimators.base import Recovered, RecoveryFailed
-from merope.evaluation.estimators.network import SHIPPED_WEIGHTS, NetworkEstimator
+from merope.evaluation.estimators.motion_network.estimator import SHIPPED_WEIGHTS, NetworkEstimator
 
 # With less of its picture a network that never saw black borders reads mostly those.
 _MIN_COVERED = 0.5

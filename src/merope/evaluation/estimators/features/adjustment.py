@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from merope.evaluation.estimators.two_view import RaySet
+from merope.evaluation.estimators.features.two_view import RaySet
 from merope.geometry.rotations import hat, project_to_so3, rotvec_to_matrix
 
 

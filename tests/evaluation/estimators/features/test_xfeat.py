@@ -10,7 +10,7 @@ import torch
 from merope.cameras import Pinhole, UnifiedCamera
 from merope.errors import MissingDependency
 from merope.evaluation import PoseEstimator, RecoveryFailed, evaluate_clip
-from merope.evaluation.estimators.xfeat import XFeatEstimator, mutual_matches
+from merope.evaluation.estimators.features.xfeat import XFeatEstimator, mutual_matches
 from merope.worlds import build_world, drive, render
 
 PINHOLE = Pinhole.from_fov(fov_x_deg=70, height=160, width=288)

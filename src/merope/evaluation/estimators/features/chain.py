@@ -10,9 +10,15 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from merope.evaluation.estimators.adjustment import Structure, adjust, triangulate
-from merope.evaluation.estimators.tracks import Tracks
-from merope.evaluation.estimators.two_view import RaySet, TwoView, relative_pose, resect, turn_between
+from merope.evaluation.estimators.features.adjustment import Structure, adjust, triangulate
+from merope.evaluation.estimators.features.tracks import Tracks
+from merope.evaluation.estimators.features.two_view import (
+    RaySet,
+    TwoView,
+    relative_pose,
+    resect,
+    turn_between,
+)
 
 # Frames between adjustments of everything so far: more drift, fewer wait.
 _ADJUST_EVERY = 6

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from merope.cameras import Equirectangular, KannalaBrandt, Pinhole, UnifiedCamera
-from merope.evaluation.estimators.chain import ChainOptions, chain
-from merope.evaluation.estimators.tracks import Tracks, join_matches
-from merope.evaluation.estimators.two_view import (
+from merope.evaluation.estimators.features.chain import ChainOptions, chain
+from merope.evaluation.estimators.features.tracks import Tracks, join_matches
+from merope.evaluation.estimators.features.two_view import (
     RaySet,
     epipolar_errors_px,
     rays_of_pixels,

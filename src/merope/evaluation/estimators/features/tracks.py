@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from merope.evaluation.estimators.two_view import RaySet
+from merope.evaluation.estimators.features.two_view import RaySet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

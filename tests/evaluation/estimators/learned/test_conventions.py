@@ -8,7 +8,11 @@ import torch
 
 from merope.cameras import Pinhole
 from merope.evaluation import RecoveryFailed
-from merope.evaluation.estimators.model_conventions import cameras_of_encoding, cameras_of_matrices, fov_note
+from merope.evaluation.estimators.learned.conventions import (
+    cameras_of_encoding,
+    cameras_of_matrices,
+    fov_note,
+)
 
 # x_cam = R x_world + t with a quarter turn about the viewing axis: world x goes to image y.
 QUARTER = [[0.0, -1.0, 0.0, 3.0], [1.0, 0.0, 0.0, 5.0], [0.0, 0.0, 1.0, 7.0]]

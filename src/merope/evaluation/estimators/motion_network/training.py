@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from merope.data.caches.latents import LatentCodec, video_from_frames
 from merope.errors import CheckpointMismatch
-from merope.evaluation.estimators.motion_network import STEP_SCALE, MotionNetwork, integrate_motion
+from merope.evaluation.estimators.motion_network.network import STEP_SCALE, MotionNetwork, integrate_motion
 from merope.files import atomic_path, write_text_atomically
 from merope.geometry.rotations import matrix_to_rotvec
 

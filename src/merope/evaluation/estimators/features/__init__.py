@@ -1,0 +1,1 @@
+"""Learned features matched between frames, and the path solved from the matches on rays."""

@@ -1,0 +1,1 @@
+"""The small network of the procedural street: layers, training, and the estimator around them."""
