@@ -78,9 +78,23 @@ def test_exclusions_and_flags_are_counted_in_words(result):
     assert f"static_commanded: 1 clip: {FLAGS['static_commanded']}" in table
 
 
+def test_a_flag_shows_the_words_of_its_first_clip_in_lines_that_fit():
+    words = "s* = 20.9: a metre of the estimate is 20.9 m of the command. " + "and so on " * 100
+    clips = [clip("a"), clip("folder/b", flags={"scaled": words}), clip("c", flags={"scaled": "other words"})]
+    table = run("ours", [*clips, clip("d", flags={"failed": FLAGS["failed"]})]).table()
+    scaled, failed = table.split("\nscaled: 2 clips: ")[1].split("\nfailed: ")
+    assert "\n  such as folder/b: s* = 20.9: a metre" in scaled
+    assert "other words" not in scaled
+    assert len(scaled) < 800
+    assert scaled.endswith("...")
+    assert failed == f"1 clip: {FLAGS['failed']}\n  such as d"
+    assert max(map(len, table.splitlines())) <= 120
+
+
 def test_the_median_is_said_to_be_over_clips_for_auc_too(result):
-    assert "AUC pooled over the pairs of all clips" in result.table()
-    assert "for AUC of the clips' own AUC" in result.table()
+    words = " ".join(result.table().split())
+    assert "AUC pooled over the pairs of all clips" in words
+    assert "for AUC of the clips' own AUC" in words
 
 
 def test_generated_frames_have_columns_of_their_own(result):

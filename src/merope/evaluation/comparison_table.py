@@ -8,7 +8,7 @@ from merope.evaluation.bootstrap import Interval
 from merope.evaluation.comparison import MUST_AGREE, PairedComparison, PairedMetric
 from merope.evaluation.protocol import SPECS
 from merope.evaluation.result import format_value
-from merope.evaluation.text_table import aligned
+from merope.evaluation.text_table import aligned, wrapped
 
 _NAMED_CLIPS = 10
 _LONGEST_SETTING = 60
@@ -21,13 +21,11 @@ def comparison_text(comparison: PairedComparison, metrics: Collection[str] | Non
         for key, metric in comparison.metrics.items()
         if (metric.clips if metrics is None else key in metrics)
     ]
-    lines = [*heading(comparison), ""]
-    lines += aligned([_HEADER, *(_row(metric) for metric in chosen)], left=(0, 1, 2, 7))
+    lines = [line for text in heading(comparison) for line in wrapped(text)]
+    lines += ["", *aligned([_HEADER, *(_row(metric) for metric in chosen)], left=(0, 1, 2, 7))]
     for metric in chosen:
-        lines += [
-            f"{_name(metric)}: {count} clip(s) left out: {reason}"
-            for reason, count in metric.excluded.items()
-        ]
+        for reason, count in metric.excluded.items():
+            lines += wrapped(f"{_name(metric)}: {count} clip(s) left out: {reason}")
     return "\n".join(lines)
 
 
@@ -42,7 +40,7 @@ def heading(comparison: PairedComparison) -> list[str]:
         f"{comparison.expected_b} of B), {which}",
         "B - A: mean over clips, AUC pooled over the pairs of all clips; what should be 1 counts by its distance from 1",
         f"95% interval: paired bootstrap over clips, {comparison.num_resamples} resamples, seed {comparison.seed}; p: exact "
-        "two-sided sign test without ties,",
+        "two-sided sign test without ties, "
         "not corrected for looking at several metrics; B/A/ties: clips where B is better, A is, neither; unclear: the "
         "interval holds 0, or there is none",
     ]

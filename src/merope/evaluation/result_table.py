@@ -3,7 +3,7 @@
 from merope.evaluation.bootstrap import Interval
 from merope.evaluation.protocol import FLAGS, GAUGE, SPECS, MetricGroup
 from merope.evaluation.result import EvaluationResult, Summary, format_value
-from merope.evaluation.text_table import aligned
+from merope.evaluation.text_table import aligned, wrapped
 
 GROUPS: dict[MetricGroup, str] = {
     "driving": "the paper's metrics for driving",
@@ -12,6 +12,8 @@ GROUPS: dict[MetricGroup, str] = {
     "trajectory": "errors of the whole path, as visual odometry has them",
 }
 """What each table of metrics is called, in the order of the tables."""
+# The words of a flag are as long as a few lines, with what an estimator or a file put there.
+_LONGEST_EXAMPLE = 600
 
 
 def metrics_of(group: MetricGroup) -> list[str]:
@@ -23,7 +25,8 @@ def metrics_of(group: MetricGroup) -> list[str]:
 def table_text(result: EvaluationResult) -> str:
     """The table that `EvaluationResult.table` returns."""
     everything, generated = result.summary("all"), result.summary("generated")
-    lines = [*about_text(result), *_reading(result, bool(generated))]
+    prose = [*_about(result), *_reading(result, bool(generated))]
+    lines = [line for text in prose for line in wrapped(text)]
     for group, title in GROUPS.items():
         keys = metrics_of(group)
         if not everything or not any(_present(everything[key]) for key in keys):
@@ -38,14 +41,26 @@ def table_text(result: EvaluationResult) -> str:
                 for row, key in zip(rows, keys, strict=True)
             ]
         lines += ["", f"{group}: {title}", *aligned([header, *rows], left=(0, 1, 2, 3))]
-    lines += _exclusions(everything, generated)
-    flagged = [
-        f"{flag}: {_clips(count)}: {FLAGS[flag]}" for flag, count in result.flag_counts.items() if count
-    ]
-    return "\n".join(lines + (["", *flagged] if flagged else []))
+    return "\n".join([*lines, *_exclusions(everything, generated), *_flagged(result)])
 
 
-def about_text(result: EvaluationResult) -> list[str]:
+def _flagged(result: EvaluationResult) -> list[str]:
+    """Each raised flag with its meaning, and the first clip that carries it with the numbers and the way out."""
+    lines: list[str] = []
+    for flag, count in result.flag_counts.items():
+        if not count:
+            continue
+        lines += wrapped(f"{flag}: {_clips(count)}: {FLAGS[flag]}")
+        example = next(clip for clip in result.clips if flag in clip.flags)
+        words = example.flags[flag]
+        if len(words) > _LONGEST_EXAMPLE:
+            words = words[:_LONGEST_EXAMPLE].rsplit(" ", 1)[0] + " ..."
+        own = "" if words == FLAGS[flag] else f": {words}"
+        lines += wrapped(f"such as {example.clip_id}{own}", indent="  ")
+    return ["", *lines] if lines else []
+
+
+def _about(result: EvaluationResult) -> list[str]:
     """How many clips of how many frames a result rests on, of how many expected, and what a benchmark says of it."""
     frames = sorted({clip.num_frames for clip in result.clips})
     total = len(result.clips) + result.num_skipped
@@ -127,7 +142,7 @@ def _exclusions(everything: dict[str, Summary], generated: dict[str, Summary]) -
             if everything[key].excluded.get(reason) != count:
                 name = f"{SPECS[key].label} (generated only)"
                 shared.setdefault(f"{count} excluded: {reason}", []).append(name)
-    lines = [f"{', '.join(names)}: {text}" for text, names in shared.items()]
+    lines = [line for text, names in shared.items() for line in wrapped(f"{', '.join(names)}: {text}")]
     return ["", *lines] if lines else []
 
 

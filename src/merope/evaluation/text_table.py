@@ -1,6 +1,9 @@
-"""Columns of text that stand under each other."""
+"""Text for a terminal: columns that stand under each other, and prose of bounded width."""
 
+import textwrap
 from collections.abc import Sequence
+
+_WIDTH = 120
 
 
 def aligned(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,), indent: str = "") -> list[str]:
@@ -15,3 +18,15 @@ def aligned(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,), indent
         for row in rows
     ]
     return [lines[0], indent + "  ".join("-" * width for width in widths), *lines[1:]]
+
+
+def wrapped(text: str, *, indent: str = "") -> list[str]:
+    """Lines of at most 120 characters, two further in from the second on; words, such as paths, are never broken."""
+    return textwrap.wrap(
+        text,
+        width=_WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
