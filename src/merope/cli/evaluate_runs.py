@@ -23,7 +23,6 @@ NO_FLOOR = (
     "the noise floor of the estimator was not measured: what it finds on true frames bounds every number above. "
     "--floor CLIPS measures it, on true clips of the same kind (merope data convert, merope worlds render)"
 )
-_FLOOR_FOLDER = "noise-floor"
 _MAX_NAMED = 10
 
 
@@ -35,7 +34,7 @@ def evaluate_runs(
     written: WrittenFlags,
 ) -> None:
     """Recover, score, print and write; see `merope.cli.evaluate.evaluate` for what the flags mean."""
-    from merope.evaluation.runs.recovery import Share
+    from merope.evaluation.runs.recovery import NOISE_FLOOR_FOLDER, Share, label_folder
     from merope.evaluation.runs.sources import generated_sources
 
     if recovery.estimator == "poses" and len(runs) > 1:
@@ -63,14 +62,14 @@ def evaluate_runs(
         rows: list[ScoredRun] = []
         notes: list[str] = []
         for label, run in zip(labels, runs, strict=True):
-            clips, about, words = recover(label, sources[label])
+            clips, about, words = recover(label_folder(label), sources[label])
             notes.append(f"{label}: {words}")
             if share is None:
                 rows.append(_scored(label, run, clips, about, absent[label], scored))
                 notes += [f"{label}: {note}" for note in rows[-1].result.settings["estimator_notes"]]
                 notes += [f"{label}: {note}" for note in _unreliable(about)]
         if floor is not None:
-            clips, about, words = recover(_FLOOR_FOLDER, floor)
+            clips, about, words = recover(NOISE_FLOOR_FOLDER, floor)
             notes.append(f"noise floor: {words}")
             if share is None:
                 rows.append(_floor_row(clips, about, recovery, scored))
@@ -138,7 +137,7 @@ def _floor_sources(floor: Path, sources: "dict[str, list[ClipSource]]") -> "list
 
 
 def _recovered(
-    label: str,
+    folder: str,
     sources: "Sequence[ClipSource]",
     *,
     root: Path,
@@ -160,16 +159,16 @@ def _recovered(
         )
         about: dict[str, Any] = {"estimator": "poses", "estimates": recovery.estimates.name}
         return clips, about, f"cameras read from {recovery.estimates}"
-    from merope.evaluation.runs.recovery import label_folder, recover_clips
+    from merope.evaluation.runs.recovery import recover_clips
 
     done = recover_clips(
         sources,
         build,
-        root / "recovered" / label_folder(label),
+        root / "recovered" / folder,
         workers=recovery.workers,
         again=recovery.again,
         share=share,
-        reliability=root / "reliability" / label_folder(label) if recovery.check_reliability else None,
+        reliability=root / "reliability" / folder if recovery.check_reliability else None,
     )
     about = {"estimator": recovery.estimator, "estimator_identity": done.estimator}
     if recovery.check_reliability:

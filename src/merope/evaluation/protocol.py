@@ -207,5 +207,6 @@ FLAGS: dict[str, str] = {
     "static_estimate": "the recovered camera does not move; s* is set to 0, tr is mean commanded distance over chord",
     "partial_registration": "some frames had no recovered pose; filled by the stated rule, they count in every figure",
     "nan_rows": "rows of the estimate are not finite numbers; they count as frames without a pose",
+    "unreliable": "recovered a second time, the clip has another path; a mark only, it counts like all others",
     "failed": "no trajectory was recovered for the clip",
 }

@@ -105,8 +105,8 @@ def test_flags_do_not_depend_on_the_world_of_the_estimate(name):
 
 def test_every_flag_is_raised_by_a_case():
     raised = set().union(*(expected for _, _, expected in CASES.values()))
-    # Those three need more than two trajectories: a registration mask, a file, a failure.
-    assert raised | {"partial_registration", "nan_rows", "failed"} == set(FLAGS)
+    # Those four need more than two trajectories: a registration mask, a file, a second look, a failure.
+    assert raised | {"partial_registration", "nan_rows", "unreliable", "failed"} == set(FLAGS)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -1,5 +1,7 @@
 """Small generated clips, and an estimator that answers by what it sees; both go to other processes."""
 
+import time
+
 import numpy as np
 import torch
 
@@ -15,7 +17,7 @@ def write_clip(root, clip_id, *, poses=None, lens=LENS, fps=10.0, fill=None, pre
     """Frames of noise, or of one value; returns them."""
     poses = turning(9) if poses is None else poses
     shape = (len(poses), lens.height, lens.width, 3)
-    frames = np.random.default_rng(sum(map(ord, clip_id))).integers(2, 256, shape, dtype=np.uint8)
+    frames = np.random.default_rng(sum(map(ord, clip_id))).integers(2, 255, shape, dtype=np.uint8)
     if fill is not None:
         frames[:] = fill
     write_generated(
@@ -30,8 +32,15 @@ def write_clip(root, clip_id, *, poses=None, lens=LENS, fps=10.0, fill=None, pre
     return frames
 
 
+# A first pixel that `Knowing` has an error for.
+ODD = 255
+
+
 class Knowing:
-    """Answers by the first pixel: 0 fails, 1 knows half of the frames, anything else is off by a random motion of its own.
+    """Answers by the first pixel.
+
+    0 fails, 255 is an error in the estimator itself, 1 knows half of the frames, anything else is off by a random motion
+    of its own.
 
     Every call leaves a line in ``asked``, a file, for calls come from several processes.
     """
@@ -51,6 +60,8 @@ class Knowing:
                 stream.write(f"{kind}\n")
         if kind == 0:
             raise RecoveryFailed("nothing to see")
+        if kind == ODD:
+            raise ZeroDivisionError("an odd clip")
         poses = perturbed(turning(len(frames)), kind, turn_deg=0.5, shift=self.noise)
         if kind == 1:
             registered = torch.arange(len(frames)) % 2 == 0
@@ -61,3 +72,11 @@ class Knowing:
         return Recovered.complete(
             poses.scaled(1 + float(turned.sum()) * 1e-12), scale=scale, notes=("knows", f"saw {kind}")
         )
+
+
+class Slow(Knowing):
+    """Takes long enough over a clip to be killed at it."""
+
+    def estimate(self, frames, camera, *, fps):
+        time.sleep(0.3)
+        return super().estimate(frames, camera, fps=fps)

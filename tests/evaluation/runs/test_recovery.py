@@ -1,6 +1,14 @@
 """Cameras recovered once: reused bit for bit, redone when frames or estimator change, the same for any number of workers."""
 
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,10 +17,11 @@ import torch
 from merope.data.clips.folder import write_clip as write_true_clip
 from merope.errors import MeropeError
 from merope.evaluation.estimators.base import Recovered
-from merope.evaluation.runs.recovery import Share, label_folder, recover_clips
+from merope.evaluation.runs.pose_files import pose_files_in
+from merope.evaluation.runs.recovery import NOISE_FLOOR_FOLDER, Share, label_folder, recover_clips
 from merope.evaluation.runs.scored import score_run
 from merope.evaluation.runs.sources import generated_sources, true_sources
-from tests.evaluation.runs.clips import LENS, Knowing, write_clip
+from tests.evaluation.runs.clips import LENS, ODD, Knowing, write_clip
 from tests.evaluation.trajectories import turning
 
 
@@ -76,6 +85,7 @@ def test_changed_frames_are_recovered_anew_and_others_are_not(three, tmp_path):
     done = recover(three, tmp_path / "run")
     assert (done.num_recovered, done.num_reused) == (1, 2)
     assert "saw 9" in done.clips[0].recovered.notes
+    assert done.words.startswith("3 clips: 1 recovered now (other frames than before in 1), 2 reused")
 
 
 def test_another_estimator_uses_nothing_of_the_first(three, tmp_path):
@@ -143,24 +153,42 @@ def test_a_share_that_is_none_is_refused(text):
         Share.parse(text)
 
 
-def test_any_number_of_processes_gives_the_same_numbers_and_every_clip_once(tmp_path):
-    # EV-18: samplers that pad with repeats or drop the tail make metrics depend on the number of processes.
-    root = tmp_path / "clips"
+@pytest.fixture(scope="module")
+def by_workers(tmp_path_factory):
+    """Ten clips recovered by 1, 2 and 5 processes: one is not recovered, one has lost a frame, one meets an error."""
+    root = tmp_path_factory.mktemp("pool")
     for index in range(10):
-        write_clip(root, f"c{index % 3}/t{index}", fill=None if index else 0)
+        write_clip(root / "clips", f"c{index % 3}/t{index}", fill=None if index else 0)
+    write_clip(root / "clips", "d/odd", fill=ODD)
+    write_clip(root / "clips", "d/short")
+    (root / "clips" / "d" / "short" / "frames" / "frame_00008.png").unlink()
+    errors = {}
+    for workers in (1, 2, 5):
+        with pytest.raises(MeropeError) as caught:
+            recover(root / "clips", root / str(workers) / "run", workers=workers)
+        errors[workers] = str(caught.value)
+    return root, errors
+
+
+def test_any_number_of_processes_gives_the_same_numbers_and_every_clip_once(by_workers):
+    # EV-18: samplers that pad with repeats or drop the tail make metrics depend on the number of processes.
+    root, _ = by_workers
+    sources = [source for source in generated_sources(root / "clips") if source.clip_id[0] == "c"]
     texts = []
-    for workers in (1, 2, 3, 5):
-        done = recover(root, tmp_path / str(workers) / "run", workers=workers)
-        assert len({clip.clip_id for clip in done.clips}) == len(done.clips) == done.num_recovered == 10
+    for workers in (1, 2, 5):
+        done = recover_clips(sources, Knowing, root / str(workers) / "run", progress=False)
+        assert (done.num_recovered, done.num_reused) == (0, 10)
         texts.append(score_run(done.clips, label="run", seed=3).result.to_json())
-    assert texts[1:] == texts[:1] * 3
+    assert texts[1:] == texts[:1] * 2
 
 
-def test_an_error_in_another_process_reaches_the_caller(three, tmp_path):
-    (three / "a" / "whole" / "frames" / "frame_00008.png").unlink()
-    for workers in (1, 2):
-        with pytest.raises(MeropeError, match="holds 8 frames of 20 x 32; poses and lens are for 9"):
-            recover(three, tmp_path / str(workers), workers=workers)
+def test_an_error_in_one_clip_names_it_and_loses_no_other(by_workers):
+    _, errors = by_workers
+    for workers, words in errors.items():
+        assert words.startswith("2 of 12 clips stopped with an error")
+        assert "d/odd: ZeroDivisionError: an odd clip (" in words
+        assert "d/short: " in words and "holds 8 frames of 20 x 32; poses and lens are for 9" in words
+        assert f"{workers}/run, and the same call goes on from there" in words
 
 
 def test_no_workers_and_clips_of_one_name_are_refused(three, tmp_path):
@@ -211,6 +239,10 @@ def test_a_second_look_marks_clips_and_changes_none(tmp_path):
     doubted = recover_with(Knowing, tmp_path / "knowing")
     assert doubted.reliability["a/numbered"]["unreliable"]
     assert "rotations differ by" in doubted.reliability["a/numbered"]["reason"]
+    scored, plain = (score_run(run.clips, label="run").result for run in (doubted, done))
+    assert "rotations differ by" in scored.clip("a/numbered").flags["unreliable"]
+    assert scored.flag_counts["unreliable"] == 1
+    assert plain.flag_counts["unreliable"] == 0
     assert sorted(asked.read_text().split()) == ["0", "10", "2"]
     assert same(doubted, recover(root, tmp_path / "plain"))
     again = recover_with(Knowing, tmp_path / "knowing")
@@ -218,6 +250,80 @@ def test_a_second_look_marks_clips_and_changes_none(tmp_path):
     assert len(asked.read_text().split()) == 3
 
 
-def test_labels_become_names_of_folders():
-    assert label_folder("videos/ours (2)") == "videos-ours-2"
-    assert label_folder("...") == "run"
+def test_labels_become_names_of_folders_that_no_other_label_has():
+    assert label_folder("ours-2") == "ours-2"
+    labels = ["ours-2", "ours 2", "ours/2", "...", "", "é", "模型", "视频", "noise-floor", "noise floor"]
+    names = [label_folder(label) for label in labels]
+    assert len({*names, NOISE_FLOOR_FOLDER}) == len(labels) + 1
+    assert all(re.fullmatch(r"[A-Za-z0-9-]+", name) for name in names)
+
+
+def test_names_of_clips_may_hold_anything_that_a_file_system_takes(tmp_path):
+    names = ["a b/x.y", "Straße/模型", "[ab]*/x?", "a.txt/x.."]
+    for name in names:
+        write_clip(tmp_path / "clips", name, fill=9)
+    first = recover(tmp_path / "clips", tmp_path / "out" / "one")
+    assert sorted(clip.clip_id for clip in first.clips) == sorted(names)
+    other = recover(tmp_path / "clips", tmp_path / "out" / "two")
+    assert (other.num_recovered, other.num_reused) == (0, 4)
+    assert same(first, other)
+    assert set(pose_files_in(tmp_path / "out" / "two")) == set(names)
+
+
+def test_a_damaged_file_stops_its_own_run_and_no_other(three, tmp_path):
+    recover(three, tmp_path / "out" / "one")
+    (tmp_path / "out" / "one" / "a" / "whole.txt").write_text('# {"format": "merope-recovered-1"}\n')
+    assert recover(three, tmp_path / "out" / "two").num_reused == 2
+    with pytest.raises(MeropeError, match=r"whole.txt is damaged: .* Delete it"):
+        recover(three, tmp_path / "out" / "one")
+
+
+def test_a_file_of_another_version_is_recovered_anew(three, tmp_path):
+    recover(three, tmp_path / "out" / "one")
+    path = tmp_path / "out" / "one" / "a" / "whole.txt"
+    path.write_text(path.read_text().replace("merope-recovered-1", "merope-recovered-0"))
+    (path.parents[1] / "manifest.json").write_text("damaged")
+    done = recover(three, tmp_path / "out" / "one")
+    assert (done.num_recovered, done.num_reused) == (1, 2)
+    assert "merope-recovered-1" in path.read_text()
+    assert json.loads((path.parents[1] / "manifest.json").read_text())["clips"].keys() == {
+        "a/part",
+        "a/whole",
+        "b/none",
+    }
+
+
+def test_a_run_whose_processes_are_killed_goes_on_and_has_the_same_bytes(tmp_path):
+    for index in range(8):
+        write_clip(tmp_path / "clips", f"a/t{index}")
+    whole = tmp_path / "whole" / "run"
+    recover(tmp_path / "clips", whole)
+    folder = tmp_path / "out" / "run"
+    script = (
+        "from functools import partial\n"
+        "from tests.evaluation.runs.clips import Slow\n"
+        "from merope.evaluation.runs.recovery import recover_clips\n"
+        "from merope.evaluation.runs.sources import generated_sources\n"
+        "if __name__ == '__main__':\n"
+        f"    sources = generated_sources({str(tmp_path / 'clips')!r})\n"
+        f"    recover_clips(sources, Slow, {str(folder)!r}, workers=2, progress=False)\n"
+    )
+    (tmp_path / "main.py").write_text(script)
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[3])}
+    process = subprocess.Popen(
+        [sys.executable, tmp_path / "main.py"], start_new_session=True, env=environment
+    )
+    while process.poll() is None and len(list(folder.glob("a/*.txt"))) < 3:
+        time.sleep(0.01)
+    assert process.poll() is None
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    done = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.glob("a/*.txt")}
+    assert 3 <= len(done) < 8
+    second = recover(tmp_path / "clips", folder)
+    assert (second.num_recovered, second.num_reused) == (8 - len(done), len(done))
+    assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in done} == done
+    files = {
+        path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.*") if path.name[0] != "."
+    }
+    assert files == {path.relative_to(whole): path.read_bytes() for path in whole.rglob("*.*")}

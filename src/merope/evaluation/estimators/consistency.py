@@ -50,19 +50,23 @@ def check_consistency(
 ) -> Consistency:
     """Recover a clip twice and say how far the two answers are apart.
 
-    The second pass sees the frames in reverse order, every second frame at half the rate, or left for right. One that was
-    trained on one direction of travel and one speed is checked by "mirrored", whose answer is mirrored back. Agreement is no proof: a large moving object can hold both
-    passes in the same wrong frame of reference. Disagreement beyond a limit, or a second pass that fails, is a mark.
+    The second pass sees the frames in reverse order, every second frame at half the rate, or left for right. An
+    estimator that was trained on one direction of travel and one speed is checked by "mirrored", whose answer is mirrored
+    back. Agreement is no proof: a large moving object can hold both passes in the same wrong frame of reference.
+    Disagreement beyond a limit, or a second pass that fails, is a mark.
 
     Raises:
-        ValueError: if there are fewer than three frames, or five for "every_second", or the lens is not symmetric for "mirrored".
+        ValueError: if there are fewer than three frames, or five for "every_second", or the lens is not symmetric for
+            "mirrored".
         RecoveryFailed: if the first pass fails.
     """
     needed = 5 if second_pass == "every_second" else 3
     if len(frames) < needed:
         raise ValueError(f"second_pass {second_pass!r} needs at least {needed} frames, got {len(frames)}.")
     if second_pass == "mirrored" and not is_symmetric(camera):
-        raise ValueError('second_pass "mirrored" needs a lens that sees the same to both sides; use "reversed".')
+        raise ValueError(
+            'second_pass "mirrored" needs a lens that sees the same to both sides; use "reversed".'
+        )
     first = estimator.estimate(frames, camera, fps=fps)
     order = torch.arange(0, len(frames), 2 if second_pass == "every_second" else 1)
     if second_pass == "reversed":

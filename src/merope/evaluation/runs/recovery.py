@@ -1,32 +1,28 @@
 """Cameras recovered from frames, each clip once: kept in files that later calls use again, in one process or several."""
 
+import hashlib
 import json
-import os
-import platform
 import re
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from tqdm import tqdm
 
-import merope
 from merope.errors import MeropeError
-from merope.evaluation.estimators.base import PoseEstimator, Recovered, RecoveryFailed
-from merope.evaluation.runs.kept import Kept, read_kept, write_kept, write_manifest
-from merope.evaluation.runs.reliability import read_reliability, write_reliability
+from merope.evaluation.runs.jobs import Build, Job, run_jobs
+from merope.evaluation.runs.kept import Kept, read_kept, write_manifest
+from merope.evaluation.runs.reliability import read_reliability
 from merope.evaluation.runs.run import RunClip
 from merope.evaluation.runs.sources import ClipSource
 from merope.files import write_text_atomically
 
-Build = Callable[[], PoseEstimator]
-"""Makes the estimator, once in every process; processes get it pickled, as `functools.partial` of a function is."""
+_MOST_NAMED = 5
+# Where the command line keeps what was recovered from true clips, so that no label may have it.
+NOISE_FLOOR_FOLDER = "noise-floor"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +37,8 @@ class Recovery:
     """Clips that went through the estimator, those that failed among them."""
     estimator: dict[str, Any]
     """The estimator's identity."""
+    outdated: dict[str, int] = field(default_factory=dict)
+    """Of those, how many had cameras that were not taken, by what is different now: estimator, frames, lens, fps."""
     reliability: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By clip, whether a second look agrees: ``unreliable`` and ``reason``, and how far apart both are."""
 
@@ -48,6 +46,9 @@ class Recovery:
     def words(self) -> str:
         """How many were recovered now and how many were there, for a reader."""
         parts = [f"{self.num_recovered} recovered now"]
+        if self.outdated:
+            why = ", ".join(f"other {what} than before in {count}" for what, count in self.outdated.items())
+            parts[0] += f" ({why})"
         if self.num_reused:
             parts.append(f"{self.num_reused} reused from an earlier run")
         return f"{len(self.clips)} clip{'' if len(self.clips) == 1 else 's'}: {', '.join(parts)}"
@@ -103,7 +104,8 @@ def recover_clips(
 
     Raises:
         ValueError: if two clips have one name, or ``workers`` is below 1.
-        MeropeError: if a clip's frames cannot be read. An estimator's own errors pass through.
+        MeropeError: if frames could not be read, or the estimator had an error, in words by clip. All others were
+            recovered first and are kept.
     """
     if workers < 1:
         raise ValueError(f"workers must be 1 or more, got {workers}.")
@@ -120,8 +122,10 @@ def recover_clips(
     with ThreadPoolExecutor(workers) as pool:
         keys = dict(zip(files, pool.map(lambda source: _key(source, identity), sources), strict=True))
     kept: dict[str, Kept] = {}
+    outdated: Counter[str] = Counter()
     for source in [] if again else sources:
-        found = _find(folder, source, keys[source.clip_id])
+        found, differences = _find(folder, source, keys[source.clip_id])
+        outdated.update(differences)
         if found is not None:
             kept[source.clip_id] = found
     reused = set(kept)
@@ -138,7 +142,7 @@ def recover_clips(
             and (again or read_reliability(checks[name], key=keys[name]) is None)
         )
         if name not in kept or unchecked:
-            job = _Job(
+            job = Job(
                 source=source,
                 path=files[name],
                 key=keys[name],
@@ -148,27 +152,39 @@ def recover_clips(
             jobs.append(job)
     with tqdm(total=len(sources), desc="recovering", unit="clip", disable=not progress) as bar:
         bar.update(len(sources) - len(jobs))
-        for clip_id in _run(jobs, build, estimator, workers):
+        errors: dict[str, str] = {}
+        for clip_id, error in run_jobs(jobs, build, estimator, workers):
+            bar.update()
+            if error is not None:
+                errors[clip_id] = error
+                continue
             done = read_kept(files[clip_id])
             if done is None:
                 raise MeropeError(f"{files[clip_id]} is gone; does another process write to {folder}?")
             kept[clip_id] = done
-            bar.update()
+    if errors:
+        raise MeropeError(_in_words(errors, len(sources), folder))
     found_twice = {name: read_reliability(path, key=keys[name]) for name, path in checks.items()}
     if sources and share is None:
         write_manifest(folder, files)
     return Recovery(
-        clips=tuple(_clip(source, kept[source.clip_id]) for source in sources),
+        clips=tuple(
+            _clip(source, kept[source.clip_id], found_twice.get(source.clip_id)) for source in sources
+        ),
         num_reused=len(reused),
         num_recovered=len(sources) - len(reused),
         estimator=identity,
+        outdated=dict(outdated),
         reliability={name: found for name, found in found_twice.items() if found is not None},
     )
 
 
 def label_folder(label: str) -> str:
-    """A label as the name of a folder, on any system."""
-    return re.sub(r"[^A-Za-z0-9_@+=.-]+", "-", label).strip(".-") or "run"
+    """A label as the name of a folder, on any system; what other labels could be called too ends in a hash of its own."""
+    name = re.sub(r"[^A-Za-z0-9_@+=.-]+", "-", label).strip(".-")
+    if name and name == label != NOISE_FLOOR_FOLDER:
+        return name
+    return f"{name or 'run'}-{hashlib.sha256(label.encode('utf-8', 'surrogateescape')).hexdigest()[:6]}"
 
 
 def _key(source: ClipSource, identity: dict[str, Any]) -> dict[str, Any]:
@@ -185,77 +201,40 @@ def _key(source: ClipSource, identity: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _find(folder: Path, source: ClipSource, key: dict[str, Any]) -> Kept | None:
-    """What was kept of these very frames, here or under another label, which is copied."""
+def _find(folder: Path, source: ClipSource, key: dict[str, Any]) -> tuple[Kept | None, list[str]]:
+    """What was kept of these very frames, here or under another label, which is copied; else what is different now."""
     own = folder / f"{source.clip_id}.txt"
     found = read_kept(own)
     if found is not None and found.key == key:
-        return found
-    for other in sorted(folder.parent.glob(f"*/{source.clip_id}.txt")) if folder.parent.is_dir() else []:
-        found = read_kept(other) if other != own else None
+        return found, []
+    differences = [] if found is None else [name for name in key if found.key[name] != key[name]]
+    for sister in sorted(folder.parent.iterdir()) if folder.parent.is_dir() else []:
+        other = sister / f"{source.clip_id}.txt"
+        try:
+            found = read_kept(other) if sister != folder else None
+        except (MeropeError, OSError):
+            # Another run's, which is told when that run is scored.
+            continue
         if found is not None and found.key == key:
             write_text_atomically(own, other.read_text(encoding="utf-8"))
-            return found
-    return None
+            return found, []
+    return None, differences
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
-    """What is to be done for one clip."""
-
-    source: ClipSource
-    path: Path
-    key: dict[str, Any]
-    recover: bool
-    check: Path | None
-    """Where to write whether a second look agrees; None to look once."""
-
-
-def _run(jobs: list[_Job], build: Build, estimator: PoseEstimator, workers: int) -> Iterator[str]:
-    """Do the jobs and name each clip when its file is there."""
-    workers = min(workers, len(jobs))
-    if workers <= 1:
-        for job in jobs:
-            with _one_thread():
-                yield _recover(estimator, job)
-        return
-    with _quiet_threads(), ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        try:
-            yield from pool.map(_recover_elsewhere, [(build, job) for job in jobs])
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+def _in_words(errors: dict[str, str], num_clips: int, folder: Path) -> str:
+    named = [f"  {clip_id}: {error}" for clip_id, error in list(errors.items())[:_MOST_NAMED]]
+    more = len(errors) - len(named)
+    return "\n".join(
+        [
+            f"{len(errors)} of {num_clips} clips stopped with an error, which says nothing about their cameras; what was "
+            f"recovered of the others is kept in {folder}, and the same call goes on from there:",
+            *named,
+            *([f"  and {more} more"] if more else []),
+        ]
+    )
 
 
-_BUILT: list[PoseEstimator] = []
-
-
-def _recover_elsewhere(given: tuple[Build, _Job]) -> str:
-    """In a process of the pool, which serves one call of `recover_clips`: the estimator is built at its first clip."""
-    build, job = given
-    if not _BUILT:
-        torch.set_num_threads(1)
-        _BUILT.append(build())
-    return _recover(_BUILT[0], job)
-
-
-def _recover(estimator: PoseEstimator, job: _Job) -> str:
-    source = job.source
-    if job.recover:
-        outcome: Recovered | str
-        try:
-            outcome = estimator.estimate(source.frames(), source.lens, fps=source.fps)
-        except RecoveryFailed as error:
-            outcome = str(error)
-        write_kept(job.path, key=job.key, outcome=outcome, versions=versions())
-    if job.check is not None:
-        kept = read_kept(job.path)
-        if kept is not None and kept.recovered is not None:
-            write_reliability(job.check, estimator, source, kept.recovered, key=job.key)
-    return source.clip_id
-
-
-def _clip(source: ClipSource, kept: Kept) -> RunClip:
+def _clip(source: ClipSource, kept: Kept, second_look: dict[str, Any] | None) -> RunClip:
     return RunClip(
         clip_id=source.clip_id,
         commanded=source.commanded,
@@ -265,41 +244,5 @@ def _clip(source: ClipSource, kept: Kept) -> RunClip:
         fps=source.fps,
         lens=source.lens,
         frames=source.frames,
+        unreliable=second_look["reason"] if second_look is not None and second_look["unreliable"] else None,
     )
-
-
-def versions() -> dict[str, str]:
-    """Versions that stand beside numbers."""
-    return {
-        "merope": merope.__version__,
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-    }
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """One thread for torch: sums of several come in another order, and differ in the last digit."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-@contextmanager
-def _quiet_threads() -> Iterator[None]:
-    """Processes that start within the block take one thread each for their matrix products."""
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

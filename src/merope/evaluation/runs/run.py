@@ -28,6 +28,8 @@ class RunClip:
     """Reads the frames that were measured; None where there are none."""
     nan_rows: tuple[int, ...] = ()
     """Frames whose row in the file of estimated poses is NaN; they are not registered."""
+    unreliable: str | None = None
+    """Why a second look at the clip disagrees; None where it agrees or there was none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

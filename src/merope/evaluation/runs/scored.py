@@ -25,7 +25,8 @@ def score_run(
     """Score every clip of a run (`evaluate_clips`); the order of the clips changes nothing.
 
     Settings of the result say, beside those that are given, what the estimator notes of all clips and of some, and why
-    clips failed. ``num_expected`` is how many clips there should have been, where that is known.
+    clips failed. Clips that a second look doubts are flagged ``unreliable``; no number hangs on that. ``num_expected`` is
+    how many clips there should have been, where that is known.
 
     Raises:
         ValueError: if there are no clips, two have one name, a clip failed under ``on_failure="error"``, or all failed and
@@ -50,7 +51,17 @@ def score_run(
         seed=seed,
         settings={**_said(chosen), **(settings or {})},
     )
-    result = replace(result, num_expected=num_expected)
+    doubts = {clip.clip_id: clip.unreliable for clip in chosen if clip.unreliable is not None}
+    result = replace(
+        result,
+        num_expected=num_expected,
+        clips=tuple(
+            replace(clip, flags={**clip.flags, "unreliable": doubts[clip.clip_id]})
+            if clip.clip_id in doubts
+            else clip
+            for clip in result.clips
+        ),
+    )
     return ScoredRun(label=label, clips=tuple(chosen), result=result, reference=reference)
 
 
