@@ -9,7 +9,7 @@ from merope.cameras import Pinhole
 from merope.errors import CheckpointMismatch
 from merope.evaluation import PoseEstimator
 from merope.evaluation.estimators.learned.vggt_omega import VGGTOmegaEstimator
-from tests.evaluation.estimators.test_vggt import curved, up_to_scale
+from tests.evaluation.estimators.learned.test_vggt import curved, up_to_scale
 from tests.support import model_standins
 from tests.support.model_standins import VGGTOmega, grey_frames, write_weights
 
