@@ -121,11 +121,22 @@ def test_the_preset_refuses_clips_of_other_lengths_and_numbers(inputs, tmp_path,
         (("--antialias",), "go with --resize MODE"),
         (("--labels", "a", "b"), "1 runs, 2 labels"),
         (("--measures", "kid", "--fid-features", "none"), "no distance is left"),
+        (("--workers", "0"), "--workers must be at least 1"),
+        (("--frames", "0"), "num_frames must be at least 1"),
+        (("--clips", "1"), "num_clips must be at least 2"),
+        (("--kernel-subsets", "3", "--kernel-subset-size", "1"), "kernel_subset_size must be at least 2"),
+        (("--resize", "area", "--antialias"), "antialias goes with bilinear"),
+        (("--resize", "area", "--resize-height", "9"), "height and width belong together"),
     ],
 )
 def test_flags_that_contradict_each_other_are_usage_errors(inputs, tmp_path, capsys, more, words):
     assert call(inputs, tmp_path, "near", more=more) == 2
     assert words in capsys.readouterr().err
+
+
+def test_runs_of_one_name_are_a_usage_error(inputs, tmp_path, capsys):
+    assert call(inputs, tmp_path, "near", "near") == 2
+    assert "two runs would be called 'near'" in capsys.readouterr().err
 
 
 def test_no_run_is_a_usage_error(inputs, tmp_path, capsys):

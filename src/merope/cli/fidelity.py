@@ -62,16 +62,17 @@ def fidelity(
         preset: The paper's protocol: 512 clips of 49 frames, the 9 given ones excluded, 40 frames of each.
         exclude_prefix: Leading frames of every clip that do not count; by default those that the generated clips were given.
         frames: Frames of each clip; by default all behind the prefix.
-        frame_step: Take every which frame.
+        frame_step: 1 takes every frame behind the prefix, 2 every second, and so on.
         clips: Clips of each set, the first ones by name; by default as many as the smallest set has.
         measures: Distances to measure.
-        fid_features: Feature network of FID and KID; inception resizes antialiased as torchmetrics does, inception-tf1 not.
-        fid_weights: Its weight file.
-        fvd_features: Feature network of FVD and KVD.
-        fvd_weights: Its weight file.
-        resize: Resize frames so before the network, to its own input size; by default the network alone resizes.
+        fid_features: Feature network of FID and KID: inception resizes antialiased as torchmetrics does, inception-tf1 not;
+            inception-torchscript is StyleGAN's file, torchscript any file of yours; none leaves both out.
+        fid_weights: Its weight file, which docs/fidelity.md names; for inception by default where torch-fidelity leaves it.
+        fvd_features: Feature network of FVD and KVD: StyleGAN-V's TorchScript file, or cd-fvd's; none leaves both out.
+        fvd_weights: Its weight file, which docs/fidelity.md names.
+        resize: Bring frames to the network's input size so, in place of its own way; by default the network alone resizes.
         antialias: Resize with antialiasing (bilinear and bicubic).
-        resize_height: Rows to resize to, where not to the network's input size.
+        resize_height: Rows to resize to, in place of the network's input size.
         resize_width: Columns to resize to.
         kernel_subsets: Take KID and KVD over this many random subsets; by default over all pairs.
         kernel_subset_size: Samples of a subset.
@@ -93,6 +94,8 @@ def fidelity(
         raise UsageError(
             f"--preset {preset} says which frames and clips count; drop --exclude-prefix, --frames, --frame-step, --clips."
         )
+    if workers < 1:
+        raise UsageError(f"--workers must be at least 1; got {workers}.")
     wanted_frames = fid_features != "none" and bool({"fid", "kid"} & set(measures))
     wanted_videos = fvd_features != "none" and bool({"fvd", "kvd"} & set(measures))
     if not wanted_frames and not wanted_videos:
@@ -106,42 +109,50 @@ def fidelity(
     from merope.evaluation.fidelity.results import FILE, fidelity_table, write_fidelity
     from merope.files import require_folder
 
-    require_folder(out)
     names = labels or tuple(run.resolve().name for run in runs)
+    if doubled := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"two runs would be called {doubled[0]!r}; name each (--labels).")
+    try:
+        shrink = (
+            None
+            if resize == "none"
+            else Resize(mode=resize, height=resize_height, width=resize_width, antialias=antialias)
+        )
+        settings: dict[str, Any] = {
+            "resize": shrink,
+            "kernel_subsets": kernel_subsets,
+            "kernel_subset_size": kernel_subset_size,
+            "seed": seed,
+        }
+        chosen = (
+            replace(PRESETS[preset], **settings)
+            if preset is not None
+            else FidelityProtocol(
+                exclude_prefix=exclude_prefix or 0,
+                num_frames=frames,
+                frame_step=frame_step,
+                num_clips=clips,
+                **settings,
+            )
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    require_folder(out)
     generated = [generated_collection(run, label=name) for run, name in zip(runs, names, strict=True)]
     true_clips = real_collection(real, reader=reader, **reader_options(reader, option))
     if true_clips.label in names:
         true_clips = replace(true_clips, label=f"real {true_clips.label}")
-    shrink = (
-        None
-        if resize == "none"
-        else Resize(mode=resize, height=resize_height, width=resize_width, antialias=antialias)
-    )
-    kernel: dict[str, Any] = {
-        "kernel_subsets": kernel_subsets,
-        "kernel_subset_size": kernel_subset_size,
-        "seed": seed,
-    }
-    if preset is not None:
-        protocol = replace(PRESETS[preset], resize=shrink, **kernel)
-    else:
+    if preset is None and exclude_prefix is None:
         given = sorted({clip.prefix_frames for each in generated for clip in each.clips})
-        protocol = FidelityProtocol(
-            exclude_prefix=given[-1] if exclude_prefix is None else exclude_prefix,
-            num_frames=frames,
-            frame_step=frame_step,
-            num_clips=clips,
-            resize=shrink,
-            **kernel,
-        )
-        if exclude_prefix is None and not json:
+        chosen = replace(chosen, exclude_prefix=given[-1])
+        if not json:
             words = f"{given[0]} to {given[-1]}" if len(given) > 1 else f"{given[0]}"
             print(f"clips were given {words} frames; the first {given[-1]} of every clip do not count")
     presized = shrink is not None and shrink.height is None
     results = measure(
         true_clips,
         generated,
-        protocol=protocol,
+        protocol=chosen,
         frames_network=build_network(
             fid_features, weights=fid_weights, flag="--fid-weights", presized=presized, device=device
         )

@@ -97,10 +97,13 @@ def test_an_interrupted_extraction_goes_on_where_it_stopped(real, tmp_path):
 
 def test_a_damaged_file_of_features_is_computed_again(real, tmp_path):
     first = extract(real, [frames_network()], PROTOCOL, cache=tmp_path)
-    for path, content in zip(sorted(tmp_path.rglob("*.npy"))[:2], (b"", b"junk"), strict=True):
+    paths = sorted(tmp_path.rglob("*.npy"))[:5]
+    whole = paths[0].read_bytes()
+    damages = (b"", b"junk", whole[:-1], whole.replace(b"}", b" "), b"PK\x03\x04" + whole[4:])
+    for path, content in zip(paths, damages, strict=True):
         path.write_bytes(content)
     again = extract(real, [frames_network()], PROTOCOL, cache=tmp_path)
-    assert again.num_computed == 2 and equal(rows(first), rows(again))
+    assert again.num_computed == 5 and equal(rows(first), rows(again))
 
 
 @pytest.mark.parametrize(
@@ -181,6 +184,15 @@ def test_frames_of_another_type_or_size_are_refused():
     wrong = replace(wrong, height=20)
     with pytest.raises(MeropeError, match="frames of shape"):
         extract(ClipCollection(label="set", clips=(wrong,)), [frames_network()], PROTOCOL)
+
+
+def test_networks_of_one_name_and_no_workers_are_refused(real):
+    videos = replace(videos_network(), name="tiny")
+    with pytest.raises(ValueError, match=r"names that differ.*'tiny', 'tiny'"):
+        extract(real, [frames_network(), videos], PROTOCOL)
+    for workers in (0, -1):
+        with pytest.raises(ValueError, match="workers must be at least 1"):
+            extract(real, [frames_network()], PROTOCOL, workers=workers)
 
 
 def test_a_clip_that_is_there_twice_is_refused():

@@ -25,6 +25,22 @@ def test_diagonal_gaussians_have_the_closed_form():
     assert found == pytest.approx(expected, rel=1e-12)
 
 
+def test_covariances_that_do_not_commute_have_the_closed_form_of_two_dimensions():
+    first, second = np.array([[2.0, 1.0], [1.0, 2.0]]), np.diag([1.0, 4.0])
+    # For 2 x 2 matrices tr root(M) = root(tr M + 2 root(det M)); tr(S1 S2) = 10 and det = 3 * 4.
+    expected = 3**2 + 4**2 + (2 + 2) + (1 + 4) - 2 * (10 + 2 * 12**0.5) ** 0.5
+    found = gaussian_distance(np.zeros(2), first, np.array([3.0, -4.0]), second)
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_constant_features_are_points():
+    a, b = (Moments.of(np.full((5, 3), value)) for value in (1.0, 3.0))
+    assert frechet_distance(a, b) == 12.0
+    # Against a set that does spread, its variance is added.
+    wide = Moments.of(np.array([[3.0, 3, 1], [3, 3, 5]]))
+    assert frechet_distance(a, wide) == pytest.approx(4 + 4 + 4 + 8)
+
+
 def test_the_distance_does_not_depend_on_the_axes():
     rng = np.random.default_rng(0)
     turn = np.linalg.qr(rng.normal(size=(4, 4)))[0]

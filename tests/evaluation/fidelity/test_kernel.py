@@ -37,6 +37,14 @@ def test_the_value_is_the_sum_over_pairs():
     assert found.value == pytest.approx(by_pairs(np.concatenate(x), np.concatenate(y)), rel=1e-10)
 
 
+def test_four_points_have_the_number_that_paper_and_pencil_give():
+    x, y = ([np.array([[value]]) for value in values] for values in ((0.0, 1.0), (2.0, 3.0)))
+    # k(0, 1) = 1, k(2, 3) = 7^3; mixed pairs are 1, 1, 3^3 and 4^3.
+    found = kernel_distance(FeatureSet.in_memory(x), FeatureSet.in_memory(y))
+    assert found.value == 1 + 343 - 2 * (1 + 1 + 27 + 64) / 4 == 297.5
+    assert found.uncertainty is None
+
+
 def test_the_error_is_the_jackknife_over_clips():
     x, y = clips((3, 4, 2), seed=1), clips((5, 3, 4), seed=2, mean=0.5)
     variance = 0.0

@@ -174,5 +174,6 @@ def test_the_resize_of_the_backend_changes_the_number(inputs, ours, tmp_path):
     protocol = read_fidelity_results(tmp_path)[0].scores["fid"].protocol
     assert "TensorFlow 1" in protocol["own_resize"]
     assert protocol["backend"] == (
-        f"torchmetrics {version('torchmetrics')}, torch-fidelity {version('torch-fidelity')}"
+        f"torch {torch.__version__}, torchmetrics {version('torchmetrics')}, "
+        f"torch-fidelity {version('torch-fidelity')}"
     )

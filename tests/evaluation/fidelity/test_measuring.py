@@ -144,6 +144,31 @@ def test_a_covariance_from_too_few_samples_is_refused_and_forced_with_a_mark():
         measured(frames_network=frames_network(dimension=80), videos_network=None)
 
 
+def test_features_that_overflow_give_no_number():
+    network = frames_network()
+    large = replace(network, compute=lambda batch: network.compute(batch) * 1e36)
+    with pytest.raises(MeropeError, match=r"KID of run is .* too large"):
+        measured(frames_network=large, videos_network=None)
+
+
+def test_sets_of_one_repeated_clip_have_finite_distances():
+    scores = measured(real=REAL[:1] * 8, run=RUN[:1] * 8, allow_small=True).scores
+    step = [
+        frames_network().features(torch.from_numpy(clip[3:]).permute(0, 3, 1, 2)).mean(dim=0).double()
+        for clip in (REAL[0], RUN[0])
+    ]
+    assert all(np.isfinite(score.value) for score in scores.values())
+    assert scores["fid"].value >= float(((step[0] - step[1]) ** 2).sum()) > 0
+    # Eight equal videos have no covariance at all: what is left is the distance of two points.
+    features = [
+        videos_network().features(torch.from_numpy(clip[None, 3:]).permute(0, 4, 1, 2, 3)).double()
+        for clip in (REAL[0], RUN[0])
+    ]
+    expected = float(((features[0] - features[1]) ** 2).sum())
+    assert scores["fvd"].value == pytest.approx(expected, rel=1e-6)
+    assert scores["kvd"].uncertainty == pytest.approx(0, abs=1e-9)
+
+
 def test_it_is_refused_before_all_clips_went_through_the_network():
     calls = []
     network = frames_network(dimension=90)

@@ -58,6 +58,88 @@ def test_features_that_are_not_finite_are_refused():
         network.features(PIXELS)
 
 
+class Giving(nn.Module):
+    """What a network of another kind would hand back."""
+
+    def __init__(self, give):
+        super().__init__()
+        self.give = give
+
+    def forward(self, x):
+        return self.give(x.mean(dim=(2, 3)))
+
+
+def given(give, **options):
+    return network_of_module(Giving(give), takes="frames", name="odd", **options).features(PIXELS)
+
+
+@pytest.mark.parametrize(
+    ("give", "words"),
+    [
+        (lambda rows: (rows, rows), "gave a tuple and not one tensor"),
+        (lambda rows: {"x": rows}, "gave a dict"),
+        (lambda rows: rows[:, 0], r"gave \(3,\) for 3 samples"),
+        (lambda rows: rows.mean(), r"gave \(\) for 3 samples"),
+        (lambda rows: rows[:2], r"gave \(2, 3\) for 3 samples"),
+        (lambda rows: rows[..., None, None].expand(3, 3, 4, 5), r"gave \(3, 3, 4, 5\).*mean of maps"),
+        (lambda rows: rows @ torch.ones(5, 2), r"failed on frames of shape \(3, 3, 4, 5\): mat1 and mat2"),
+    ],
+)
+def test_what_is_no_row_for_each_sample_is_refused(give, words):
+    with pytest.raises(MeropeError, match=words):
+        given(give)
+
+
+def test_maps_of_one_place_and_half_precision_are_rows():
+    for give in (lambda rows: rows[..., None, None], lambda rows: rows.half(), lambda rows: rows.long()):
+        rows = given(give)
+        assert rows.dtype == torch.float32 and torch.equal(rows, torch.full((3, 3), 51.0))
+
+
+def test_a_torchscript_file_that_fails_says_its_own_last_line(tmp_path):
+    torch.jit.script(nn.Conv2d(5, 1, 3)).save(str(tmp_path / "other.pt"))
+    network = build_network("torchscript", weights=tmp_path / "other.pt", flag="--w")
+    with pytest.raises(
+        MeropeError, match=r"failed on frames of shape \(3, 3, 4, 5\): .*5 channels, but got 3"
+    ):
+        network.features(PIXELS)
+    save_frames(tmp_path / "frames.pt")
+    network = build_network("i3d-torchscript", weights=tmp_path / "frames.pt", flag="--w")
+    with pytest.raises(MeropeError, match="expected at most 2 argument"):
+        network.features(torch.zeros(1, 3, 10, 20, 28, dtype=torch.uint8))
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_convolutions_on_a_gpu_would_not_round_to_tf32(monkeypatch, allowed):
+    cudnn = torch.backends.cudnn
+    monkeypatch.setattr(cudnn, "allow_tf32", allowed)
+    before = cudnn.conv.fp32_precision
+    seen = []
+    given(lambda rows: seen.append((cudnn.allow_tf32, cudnn.conv.fp32_precision)) or rows)
+    assert seen == [(False, "ieee")]
+    assert (cudnn.allow_tf32, cudnn.conv.fp32_precision) == (allowed, before)
+
+
+def test_modules_that_print_otherwise_are_other_networks():
+    one, other = (network_of_module(nn.AvgPool2d(size), takes="frames", name="pool") for size in (2, 3))
+    assert one.sha256 != other.sha256
+
+    class Printing(nn.Module):
+        def extra_repr(self):
+            return repr(object())
+
+    assert len({network_of_module(Printing(), takes="frames", name="p").sha256 for _ in range(2)}) == 1
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_device_that_is_not_there_is_named(tmp_path):
+    path = save_frames(tmp_path / "frames.pt")
+    with pytest.raises(MeropeError, match=r"device 'cuda:1' is not there"):
+        build_network("torchscript", weights=path, flag="--w", device="cuda:1")
+    with pytest.raises(ValueError, match="got 'gpu'"):
+        build_network("torchscript", weights=path, flag="--w", device="gpu")
+
+
 def test_the_i3d_file_is_called_as_its_makers_call_it(tmp_path):
     path = save_i3d(tmp_path / "i3d.pt")
     video = torch.randint(0, 256, (1, 3, 12, 20, 28), dtype=torch.uint8)

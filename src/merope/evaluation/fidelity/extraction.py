@@ -52,9 +52,17 @@ def extract(
     and resize: what is there is not computed again, whichever run or real set it belongs to.
 
     Raises:
+        ValueError: if two networks have one name, or there is not at least one worker.
         MeropeError: if a clip's frames cannot be read or are not of its size.
         TypeError: if they are not uint8.
     """
+    names = [network.name for network in networks]
+    if len(set(names)) < len(names):
+        raise ValueError(
+            f"networks must have names that differ, by which features are told apart; got {names}."
+        )
+    if workers < 1:
+        raise ValueError(f"workers must be at least 1; got {workers}.")
     folders = [None if cache is None else _folder(cache, network, protocol.resize) for network in networks]
     blocks: list[list[Path | Float32[np.ndarray, "_ _"]]] = [[] for _ in networks]
     identity, computed = hashlib.sha256(), 0
@@ -136,7 +144,7 @@ def _read_ahead(
 
     pending: deque[tuple[ComparedClip, Future[tuple[str, Frames | None]]]] = deque()
     waiting = iter(clips)
-    with ThreadPoolExecutor(max(1, workers)) as pool:
+    with ThreadPoolExecutor(workers) as pool:
         try:
             while True:
                 while len(pending) <= workers and (clip := next(waiting, None)) is not None:
@@ -178,7 +186,8 @@ def _is_block(path: Path) -> bool:
     """Whether a file of features is there; a damaged one is none, and is written again."""
     try:
         block = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+    # numpy raises whatever damaged bytes lead it to: ValueError, tokenize.TokenError, zipfile.BadZipFile.
+    except Exception:
         return False
     return block.ndim == 2 and block.dtype == np.float32 and block.size > 0
 

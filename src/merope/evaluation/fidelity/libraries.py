@@ -33,7 +33,8 @@ def _inception(path: Path, device: str, *, antialias: bool, **_: Any) -> dict[st
     ).to(device)
     return {
         "compute": module,
-        "backend": f"torchmetrics {version('torchmetrics')}, torch-fidelity {version('torch-fidelity')}",
+        "backend": f"torch {torch.__version__}, torchmetrics {version('torchmetrics')}, "
+        f"torch-fidelity {version('torch-fidelity')}",
         "own_resize": "to 299 x 299, bilinear, antialiased (torchmetrics)"
         if antialias
         else "to 299 x 299, bilinear as in TensorFlow 1, not antialiased (torch-fidelity)",
@@ -79,7 +80,7 @@ def _i3d_cdfvd(path: Path, device: str, **_: Any) -> dict[str, Any]:
 
     return {
         "compute": compute,
-        "backend": f"cd-fvd {version('cd-fvd')}",
+        "backend": f"torch {torch.__version__}, cd-fvd {version('cd-fvd')}",
         "own_resize": "to 224 x 224, bilinear, not antialiased (cd-fvd)",
         "value_range": "uint8 in, x / 127.5 - 1 to the network",
     }
@@ -172,13 +173,14 @@ def build_network(
     A TorchScript file is a program: take it from where you would take a program.
 
     Raises:
-        ValueError: if there is no such network.
+        ValueError: if there is no such network, or torch knows no such device.
         MissingDependency: if its library is not installed.
-        MeropeError: if the weight file is missing or cannot be loaded.
+        MeropeError: if the weight file is missing or cannot be loaded, or the device is not there.
     """
     if name not in NETWORKS:
         raise ValueError(f"the feature network must be one of {', '.join(NETWORKS)}; got {name!r}.")
     entry = NETWORKS[name]
+    _require_device(device)
     path = find_weights(weights, entry.usual, flag=flag)
     digest = file_sha256(path)
     usual = {None: "", digest: ", the usual file"}.get(entry.usual.sha256, ", not the usual file")
@@ -220,6 +222,17 @@ def require_plain_weights(path: Path, other: str) -> None:
         ) from error
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
         raise MeropeError(f"{path} holds no plain weights; it should be a state_dict of tensors.")
+
+
+def _require_device(name: str) -> None:
+    try:
+        kind = torch.device(name).type
+    except RuntimeError:
+        raise ValueError(
+            f"device must be one that torch knows, such as cpu or cuda:0; got {name!r}."
+        ) from None
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise MeropeError(f"device {name!r} is not there: torch {torch.__version__} sees no GPU. Take 'cpu'.")
 
 
 def _require(package: str, purpose: str) -> None:

@@ -5,11 +5,19 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from merope.errors import MeropeError
 from merope.evaluation.fidelity.clips import ClipCollection, ComparedClip
 from merope.evaluation.fidelity.extraction import extract
+from merope.evaluation.fidelity.features import FeatureSet
 from merope.evaluation.fidelity.frechet import frechet_distance
-from merope.evaluation.fidelity.kernel import DEGREE, kernel_distance, kernel_distance_of_subsets
+from merope.evaluation.fidelity.kernel import (
+    DEGREE,
+    KernelDistance,
+    kernel_distance,
+    kernel_distance_of_subsets,
+)
 from merope.evaluation.fidelity.networks import FeatureNetwork
 from merope.evaluation.fidelity.protocol import FidelityProtocol
 from merope.evaluation.fidelity.results import MEASURES, FidelityResult, FidelityScore
@@ -88,18 +96,13 @@ def measure(
             if MEASURES[name].kind == "frechet":
                 value = frechet_distance(moments[network.name], own_set.moments(), divisor=network.covariance)
             else:
-                distance = (
-                    kernel_distance(real_set, own_set)
-                    if protocol.kernel_subsets is None
-                    else kernel_distance_of_subsets(
-                        real_set,
-                        own_set,
-                        num_subsets=protocol.kernel_subsets,
-                        subset_size=protocol.kernel_subset_size,
-                        seed=protocol.seed,
-                    )
-                )
+                distance = _kernel(real_set, own_set, protocol)
                 value, uncertainty = distance.value, distance.uncertainty
+            if not np.isfinite([value, uncertainty or 0.0]).all():
+                raise MeropeError(
+                    f"{name.upper()} of {collection.label} is {value} +- {uncertainty}: features of {network.name} are too "
+                    "large for it. Scale them down in the network."
+                )
             scores[name] = FidelityScore(
                 measure=name,
                 value=value,
@@ -162,6 +165,20 @@ def _require_enough(
             f"{samples} samples is singular, and the distance then says more about N than about the {network.takes}. "
             f"Take more than {dimension}, or {beside} alone, whose expectation does not depend on N "
             f"(--measures {beside.lower()}); or force it and have it marked (--allow-small)."
+        )
+
+
+def _kernel(real: FeatureSet, own: FeatureSet, protocol: FidelityProtocol) -> KernelDistance:
+    # Its square overflows with features beyond 1e30; the caller says so of the result.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if protocol.kernel_subsets is None:
+            return kernel_distance(real, own)
+        return kernel_distance_of_subsets(
+            real,
+            own,
+            num_subsets=protocol.kernel_subsets,
+            subset_size=protocol.kernel_subset_size,
+            seed=protocol.seed,
         )
 
 

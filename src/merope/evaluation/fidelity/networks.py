@@ -5,7 +5,9 @@ videos get two distances.
 """
 
 import hashlib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -62,11 +64,11 @@ class FeatureNetwork:
 
     @torch.inference_mode()
     def features(self, pixels: Shaped[Tensor, "sample ..."]) -> Float[Tensor, "sample feature"]:
-        """Features in float32, on the CPU; samples in batches of ``batch_size``, whatever autocast says.
+        """Features in float32, on the CPU; samples in batches of ``batch_size``, whatever autocast and TF32 are set to.
 
         Raises:
             TypeError: if the values are not uint8.
-            MeropeError: if a batch does not give one row of finite numbers for each sample.
+            MeropeError: if the network fails, or does not give one row of finite numbers for each sample.
         """
         if pixels.dtype != torch.uint8:
             raise TypeError(
@@ -74,15 +76,35 @@ class FeatureNetwork:
             )
         found = []
         for batch in pixels.split(self.batch_size):
-            with torch.autocast(torch.device(self.device).type, enabled=False):
-                rows = self.compute(batch.to(self.device)).flatten(1).float().cpu()
-            if len(rows) != len(batch) or not bool(torch.isfinite(rows).all()):
-                raise MeropeError(
-                    f"{self.name} gave {tuple(rows.shape)} for {len(batch)} samples, or numbers that are not finite; a "
-                    "feature network gives one row of finite numbers for each. Check the weights."
-                )
-            found.append(rows)
+            with torch.autocast(torch.device(self.device).type, enabled=False), _without_tf32():
+                found.append(self._rows(batch))
         return torch.cat(found)
+
+    def _rows(self, batch: UInt8[Tensor, "sample ..."]) -> Float[Tensor, "sample feature"]:
+        try:
+            given = self.compute(batch.to(self.device))
+        # Whatever a file does not take: sizes, lengths, arguments, more memory than there is.
+        except RuntimeError as error:
+            raise MeropeError(
+                f"{self.name} failed on {self.takes} of shape {tuple(batch.shape)}: {_said(error)}. Are these "
+                "the weights of such a network?"
+            ) from error
+        if not isinstance(given, Tensor):
+            raise MeropeError(
+                f"{self.name} gave a {type(given).__name__} and not one tensor; wrap it so that it gives its features alone."
+            )
+        if given.ndim < 2 or given.shape[2:].numel() != 1:
+            raise MeropeError(
+                f"{self.name} gave {tuple(given.shape)} for {len(batch)} samples; a feature network gives one row for each. "
+                "Take the mean of maps over their places first."
+            )
+        rows = given.flatten(1).float().cpu()
+        if len(rows) != len(batch) or not bool(torch.isfinite(rows).all()):
+            raise MeropeError(
+                f"{self.name} gave {tuple(rows.shape)} for {len(batch)} samples, or numbers that are not finite; a "
+                "feature network gives one row of finite numbers for each. Check the weights."
+            )
+        return rows
 
 
 def network_of_module(
@@ -99,7 +121,8 @@ def network_of_module(
 ) -> FeatureNetwork:
     """Any module as feature network, in evaluation mode; ``values`` is what it takes: uint8, or float32 in a range.
 
-    Its identity is a hash of its class's name and its weights.
+    Its identity is a hash of its class, its weights and what it prints of itself. A setting that is in none of these
+    changes features and not the identity: give such a module another ``name``.
     """
     module = module.eval().to(device)
     return FeatureNetwork(
@@ -127,8 +150,40 @@ def in_range(batch: UInt8[Tensor, "..."], values: Values) -> Tensor:
 
 
 def _module_sha256(module: nn.Module) -> str:
-    digest = hashlib.sha256(type(module).__qualname__.encode())
+    kind = type(module)
+    # An address that is printed differs from run to run.
+    words = re.sub(r" at 0x[0-9a-f]+", "", repr(module))
+    digest = hashlib.sha256(f"{kind.__module__}.{kind.__qualname__} {words}".encode())
     for key, tensor in module.state_dict().items():
         digest.update(f"{key} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+@contextmanager
+def _without_tf32() -> Iterator[None]:
+    """float32 as it is said: by default convolutions on a GPU round to TF32, which keeps three digits."""
+    # At run time torch puts an object there that has more attributes than the module.
+    cudnn: Any = torch.backends.cudnn
+    kinds = [cudnn.conv, cudnn.rnn]
+    before = [kind.fp32_precision for kind in kinds]
+    try:
+        allowed = bool(cudnn.allow_tf32)
+    # Torch refuses to read the older switch where a program set the newer ones apart.
+    except RuntimeError:
+        allowed = False
+    try:
+        cudnn.allow_tf32 = False
+        for kind in kinds:
+            kind.fp32_precision = "ieee"
+        yield
+    finally:
+        cudnn.allow_tf32 = allowed
+        for kind, precision in zip(kinds, before, strict=True):
+            kind.fp32_precision = precision
+
+
+def _said(error: RuntimeError) -> str:
+    """The line that says what happened: the last of a TorchScript file's own traceback, else the first."""
+    lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return f"{lines[-1 if 'TorchScript' in lines[0] else 0].strip():.200}"

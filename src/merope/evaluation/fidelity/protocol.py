@@ -65,10 +65,15 @@ class FidelityProtocol:
             raise ValueError(
                 f"exclude_prefix must be >= 0 and frame_step >= 1; got {self.exclude_prefix}, {self.frame_step}."
             )
-        for name in ("num_frames", "num_clips", "kernel_subsets"):
+        for name, least in (
+            ("num_frames", 1),
+            ("num_clips", 2),
+            ("kernel_subsets", 1),
+            ("kernel_subset_size", 2),
+        ):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1; got {value}.")
+            if value is not None and value < least:
+                raise ValueError(f"{name} must be at least {least}; got {value}.")
 
     def frames_of(self, length: int) -> range:
         """Numbers of the frames that are taken of a clip of this many.
