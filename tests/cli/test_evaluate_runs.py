@@ -10,6 +10,7 @@ from merope.cli.main import run
 from merope.data import write_poses
 from merope.data.clips.folder import write_clip as write_true_clip
 from merope.data.clips.generated import note_asked
+from merope.files import only_process
 from tests.evaluation.runs.clips import write_clip
 from tests.evaluation.trajectories import turning
 
@@ -144,6 +145,7 @@ def test_estimates_of_another_program_are_read(clips, tmp_path, capsys):
         (("--labels", "a", "b"), "--labels must name each of the 1 rows"),
         (("--share", "1/2"), "--share needs --out"),
         (("--share", "3/2", "--out", "out"), "a share is K/N"),
+        (("--share", "1/2", "--out", "out", "--json"), "--share scores nothing"),
         (("--set", "speed=1"), "has no options"),
         (
             ("--weights", "w", "--estimator", "poses", "--estimates", "e"),
@@ -172,6 +174,54 @@ def test_a_clip_whose_frames_are_gone_is_named(clips, capsys):
     (clips / "a" / "one" / "frames" / "frame_00008.png").unlink()
     assert evaluate(clips) == 1
     assert "holds 8 frames of 40 x 64; poses and lens are for 9" in capsys.readouterr().err
+
+
+def test_a_run_counts_once_and_a_link_keeps_its_own_name(clips, tmp_path, capsys):
+    assert evaluate(clips, f"{clips}/../{clips.name}") == 2
+    assert "is given twice" in capsys.readouterr().err
+    link = tmp_path / "linked"
+    link.symlink_to(clips)
+    assert evaluate(clips, link) == 2
+    assert f"linked, the same as {clips}, is given twice" in capsys.readouterr().err
+    (row,) = results(capsys, link)["results"]
+    assert (row["label"], row["settings"]["generated"]) == ("linked", "linked")
+
+
+def test_a_report_has_one_writer_at_a_time(clips, tmp_path, capsys):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'merope[plot]'")
+    out = tmp_path / "out"
+    out.mkdir()
+    with only_process(out / ".evaluating"):
+        assert evaluate(clips, "--out", out) == 1
+        assert "another `merope evaluate` is writing to" in capsys.readouterr().err
+        # Shares write no report, and meet in one folder.
+        assert evaluate(clips, "--out", out, "--share", "1/1") == 0
+
+
+def test_a_folder_that_cannot_be_written_is_found_before_any_work(clips, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert evaluate(clips, "--out", tmp_path / "file") == 1
+    error = capsys.readouterr().err
+    assert "file" in error and "recovering" not in error and "Traceback" not in error
+
+
+def test_a_report_inside_the_run_is_no_clip_of_it(clips, capsys):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'merope[plot]'")
+    for out in (clips, clips / "a", clips / "report"):
+        assert evaluate(clips, "--out", out, "--share", "1/1") == 0
+    capsys.readouterr()
+    (row,) = results(capsys, clips)["results"]
+    assert row["num_clips"] == 2
+
+
+def test_a_second_look_is_a_flag_and_changes_no_figure(clips, capsys):
+    (plain,) = results(capsys, clips)["results"]
+    (looked,) = results(capsys, clips, "--check-reliability")["results"]
+    assert looked["metrics"] == plain["metrics"]
+    # Frames of noise: what the network says of them hangs on nothing.
+    assert (plain["flags"]["unreliable"], looked["flags"]["unreliable"]) == (0, 2)
+    assert evaluate(clips, "--check-reliability") == 0
+    assert "a second pass disagrees on 2 of 2 clips" in capsys.readouterr().out
 
 
 def test_help_groups_the_flags(capsys):

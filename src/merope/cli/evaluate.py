@@ -1,5 +1,7 @@
 """``merope evaluate``: score pose files, or the cameras in generated clips, against the command."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +10,7 @@ import tyro
 from merope.cli.evaluate_flags import ReadingFlags, RecoveryFlags, ScoredFlags, WrittenFlags
 from merope.cli.extras import require
 from merope.cli.usage import UsageError
+from merope.files import only_process, require_folder
 
 _BARE = tyro.conf.OmitArgPrefixes
 _SCORED, _READING, _RECOVERY, _WRITTEN = ScoredFlags(), ReadingFlags(), RecoveryFlags(), WrittenFlags()
@@ -62,18 +65,57 @@ def evaluate(
             "--split is the file of a --benchmark; name that, or leave it out (`merope benchmark list`)."
         )
     _require_fitting(scored, recovery, written, from_files=from_files)
+    _require_no_row_twice(runs or scored.estimated)
     if written.out is not None and recovery.share is None:
         require("matplotlib", purpose="--out")
-    if recovery.estimator == "colmap" and not from_files:
-        require("pycolmap", purpose="--estimator colmap")
     if from_files:
         from merope.cli.evaluate_files import evaluate_files
 
-        evaluate_files(scored, reading, written)
-    else:
-        from merope.cli.evaluate_runs import evaluate_runs
+        with _alone_in(written.out):
+            evaluate_files(scored, reading, written)
+        return
+    from merope.cli.evaluate_benchmark import settled
+    from merope.cli.evaluate_runs import evaluate_runs
 
-        evaluate_runs(runs, scored, reading, recovery, written)
+    scored, recovery, judge = settled(scored, recovery, from_files=False)
+    if recovery.estimator == "colmap":
+        require("pycolmap", purpose="--estimator colmap")
+    with _alone_in(written.out, shared=recovery.share is not None):
+        evaluate_runs(runs, scored, reading, recovery, written, judge)
+
+
+@contextmanager
+def _alone_in(out: Path | None, *, shared: bool = False) -> Iterator[None]:
+    """Make the folder, and be the only evaluation that writes a report there; shares write none.
+
+    Raises:
+        MeropeError: if another evaluation is at it.
+        OSError: if nothing can be written there.
+    """
+    from merope.errors import MeropeError
+
+    if out is None:
+        yield
+        return
+    require_folder(out)
+    if shared:
+        yield
+        return
+    with only_process(out / ".evaluating") as alone:
+        if not alone:
+            raise MeropeError(
+                f"another `merope evaluate` is writing to {out}. Wait until it is done, or choose another --out."
+            )
+        yield
+
+
+def _require_no_row_twice(paths: tuple[Path, ...]) -> None:
+    whole = [path.resolve() for path in paths]
+    for place, path in enumerate(paths):
+        if whole[place] in whole[:place]:
+            first = paths[whole.index(whole[place])]
+            same = "" if first == path else f", the same as {first},"
+            raise UsageError(f"{path}{same} is given twice; each row needs clips of its own.")
 
 
 def _require_fitting(
@@ -117,3 +159,5 @@ def _require_fitting(
             )
     if recovery.share is not None and written.out is None:
         raise UsageError("--share needs --out: the folder in which the shares meet.")
+    if recovery.share is not None and written.json:
+        raise UsageError("--share scores nothing, so that there is no --json to print; leave it out.")

@@ -1,10 +1,9 @@
 """The part of ``merope evaluate`` that scores pose files, and folders of them."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from merope.cli.evaluate_flags import SCALES, ReadingFlags, ScoredFlags, WrittenFlags
+from merope.cli.evaluate_flags import SCALES, ReadingFlags, RecoveryFlags, ScoredFlags, WrittenFlags
 from merope.cli.evaluate_output import present, unique_labels
 from merope.cli.usage import UsageError
 
@@ -17,7 +16,7 @@ _SAME_FRAMES = " Where estimates lack different frames, --fill keeps all of them
 
 def evaluate_files(scored: ScoredFlags, reading: ReadingFlags, written: WrittenFlags) -> None:
     """Match, score, print and write; see `merope.cli.evaluate.evaluate` for what the flags mean."""
-    from merope.cli.evaluate_benchmark import chosen_benchmark
+    from merope.cli.evaluate_benchmark import settled
     from merope.evaluation.runs.pose_files import FOLDER_FORMATS, clips_of_folders, clips_of_pair
     from merope.evaluation.runs.scored import score_run
 
@@ -26,11 +25,7 @@ def evaluate_files(scored: ScoredFlags, reading: ReadingFlags, written: WrittenF
         raise UsageError(
             "--format is missing. It is never guessed; `merope poses inspect FILE` says what a file may be."
         )
-    judge = chosen_benchmark(scored)
     formats = {"commanded": reading.format, "estimated": reading.estimated_format or reading.format}
-    first_generated = scored.first_generated
-    if first_generated is None and judge is not None:
-        first_generated = judge.benchmark.first_generated
 
     def are_many(path: Path, side: str) -> bool:
         return path.is_dir() and formats[side] not in FOLDER_FORMATS
@@ -45,6 +40,10 @@ def evaluate_files(scored: ScoredFlags, reading: ReadingFlags, written: WrittenF
     rows, notes = [], []
     missing: Literal["leave-out", "interpolate"] = "interpolate" if scored.fill else "leave-out"
     commanded = _files(scored.commanded, formats["commanded"], reading.commanded_options(), many=many)
+    scored, _, judge = settled(
+        scored, RecoveryFlags(), from_files=True, num_poses=0 if many else len(commanded[""].poses)
+    )
+    assert scored.on_failure is not None and scored.commanded is not None
     labels = list(scored.labels) or unique_labels(scored.estimated)
     for path, label in zip(scored.estimated, labels, strict=True):
         failures: dict[str, str] = {}
@@ -56,7 +55,7 @@ def evaluate_files(scored: ScoredFlags, reading: ReadingFlags, written: WrittenF
                 commanded,
                 estimated,
                 window=scored.window,
-                first_generated=first_generated,
+                first_generated=scored.first_generated,
                 missing=missing,
                 failures=failures,
             )
@@ -65,7 +64,7 @@ def evaluate_files(scored: ScoredFlags, reading: ReadingFlags, written: WrittenF
                 commanded[""],
                 estimated[""],
                 window=scored.window,
-                first_generated=first_generated,
+                first_generated=scored.first_generated,
                 missing=missing,
             )
         files = {"commanded": commanded, "estimated": estimated}
@@ -91,7 +90,7 @@ def evaluate_files(scored: ScoredFlags, reading: ReadingFlags, written: WrittenF
                 **found.settings,
             },
         )
-        rows.append(run if judge is None else replace(run, result=judge.judged(run)))
+        rows.append(run)
         notes += [
             file.projection_note
             for group in (commanded, estimated)
@@ -107,6 +106,7 @@ def evaluate_files(scored: ScoredFlags, reading: ReadingFlags, written: WrittenF
         title=f"{names} against {scored.commanded.name}",
         notes=_shortened(notes),
         hint=_SAME_FRAMES if len(rows) > 1 and not scored.fill else "",
+        judge=judge,
     )
 
 

@@ -27,26 +27,23 @@ class ScoredFlags:
     commanded: Path | None = None
     """File of commanded (true) poses, or a folder with one for each clip."""
     estimated: tuple[Path, ...] = ()
-    """File of estimated poses, or a folder with one for each clip, of the same names. Several are several rows."""
+    """File of estimated poses, or a folder with one for each clip, of the same names; several are several rows."""
     window: int | None = None
-    """Cut pose files into consecutive clips of this many frames without overlap. Without it a file is one clip, and all its
-    T (T - 1) / 2 pairs count."""
+    """Cut pose files into consecutive clips of this many frames, without overlap; without it a file is one clip."""
     fill: bool = False
-    """Keep commanded poses without an estimated one, filled by interpolation and counted as not registered. Without it they
-    are left out of every figure, and counted."""
+    """Keep commanded poses without an estimated one, interpolated and counted as not registered; else they are left out."""
     first_generated: int | None = None
     """Number of given frames at the start of each clip of pose files; adds figures over the generated ones alone."""
     floor: Path | None = None
-    """True clips for the noise floor of the estimator: a folder as `merope data convert` writes it, or generated clips with
-    true_frames/."""
+    """True clips for the estimator's noise floor: as `merope data convert` writes them, or a run that has true_frames/."""
     benchmark: str | None = None
-    """Named benchmark whose clips these should be; `merope benchmark list` has them."""
+    """Benchmark that these should be (`merope benchmark list`); it says whatever of the protocol other flags leave open."""
     split: Path | None = None
     """Split file of the benchmark: which clips there should be."""
     labels: tuple[str, ...] = ()
     """Names of the rows; by default those of folders and files."""
-    on_failure: Literal["worst", "skip", "error"] = "worst"
-    """Whether a clip without cameras counts as the worst possible answer, is left out and counted, or stops the command."""
+    on_failure: Literal["worst", "skip", "error"] | None = None
+    """A clip without cameras counts as the worst possible answer (the usual), is left out, or ends the command."""
     scale: Literal["auto", "metric", "up-to-scale"] = "auto"
     """Whether estimated centres have a metric scale, which defines the metric scale error; auto asks estimator and units."""
     angle: Literal["atan2", "acos"] = "atan2"
@@ -121,11 +118,10 @@ class ReadingFlags:
 class RecoveryFlags:
     """How cameras are recovered from the frames of clips."""
 
-    estimator: Estimator = "network"
-    """What recovers them: network (this project's own for street clips, in metres), colmap or xfeat (any textured clip, up
-    to scale), learned ones with --weights, or poses (files in --estimates that another program recovered)."""
+    estimator: Estimator | None = None
+    """network (the usual one: street clips, metres), colmap or xfeat (any texture), learned with --weights, or poses."""
     estimates: Path | None = None
-    """Folder with CASE/TRAJECTORY.* for every clip, in --format (merope by default), for --estimator poses."""
+    """For --estimator poses: a folder with CASE/TRAJECTORY.* that another program recovered, in --format (merope)."""
     weights: Path | None = None
     """Weights of the estimator: a file or folder."""
     device: str = "cpu"
@@ -133,15 +129,13 @@ class RecoveryFlags:
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Option of the estimator, as FIELD=VALUE; may come several times. docs/estimators.md lists them."""
     workers: int = 1
-    """Processes that recover cameras, each on one CPU thread; their number changes no digit."""
+    """Processes that recover cameras, at most one for each clip: one worker, one CPU core. Their number changes no digit."""
     share: str | None = None
-    """K/N recovers the K-th of N parts of the clips into --out and scores nothing: for several machines that share a folder.
-    When all parts are there, the same command without --share scores."""
+    """K/N recovers the K-th of N parts into --out, for machines that share it; the command without --share scores them."""
     again: bool = False
     """Recover all cameras anew, those that failed too, also where --out has them."""
     check_reliability: bool = False
-    """Recover every clip a second time, backwards (network: over every second frame), and mark those where both disagree; no
-    number changes."""
+    """Recover each clip twice, backwards (network: mirrored), and flag those where both differ; no number changes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,8 +143,7 @@ class WrittenFlags:
     """What is written and printed."""
 
     out: Path | None = None
-    """Folder for report.html, results.json, results.csv, tables, figures, and the recovered cameras, which a later call with
-    the same folder uses again."""
+    """Folder for report.html, results.*, figures, and recovered cameras, which later calls with this folder use again."""
     fidelity: Path | None = None
     """fidelity.json of `merope fidelity`: its distances become columns of the rows with the same labels."""
     json: bool = False

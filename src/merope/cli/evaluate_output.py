@@ -1,7 +1,9 @@
 """What ``merope evaluate`` prints and writes, whichever way the rows came about."""
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING
 from merope.cli.evaluate_flags import WrittenFlags
 
 if TYPE_CHECKING:
+    from merope.cli.evaluate_benchmark import Judge
     from merope.evaluation.comparison import PairedComparison
     from merope.evaluation.protocol import Metric
     from merope.evaluation.runs.run import ScoredRun
@@ -19,7 +22,8 @@ _MAX_PAIRS_SHOWN = 3
 
 def unique_labels(paths: Sequence[Path]) -> list[str]:
     """Names of rows: the last part of each path, more of it where two would be alike, a number where nothing helps."""
-    whole = [path.resolve() for path in paths]
+    # Links keep the names that their users gave them.
+    whole = [Path(os.path.abspath(path)) for path in paths]
     labels = [path.name or str(path) for path in whole]
     for depth in range(2, 5):
         doubled = {label for label in labels if labels.count(label) > 1}
@@ -43,13 +47,21 @@ def present(
     notes: Sequence[str],
     after: Sequence[str] = (),
     hint: str = "",
+    judge: "Judge | None" = None,
 ) -> None:
     """Compare, write and print rows; ``notes`` stand above the tables and in the report, ``after`` below.
 
-    ``hint`` follows a sentence about rows that cannot be compared.
+    ``hint`` follows a sentence about rows that cannot be compared. The ``judge`` of a benchmark adds its verdicts, and
+    its own table.
     """
+    from merope.evaluation.protocol import SPECS
     from merope.evaluation.runs.scored import not_whole
 
+    columns = [key for key, spec in SPECS.items() if spec.paper]
+    if judge is not None:
+        runs = [run if run.reference else replace(run, result=judge.judged(run)) for run in runs]
+        notes = [*judge.notes(), *notes]
+        columns = list(judge.benchmark.metrics)
     fidelity, missing = _fidelity(written.fidelity, runs)
     comparisons, refused = compared(runs)
     remarks = [*(line + hint for line in refused), *missing]
@@ -84,11 +96,14 @@ def present(
                 f"{key.upper()}: {'-' if metric.value is None else f'{metric.value:.4g}'} ({metric.protocol})"
             )
     if comparisons:
-        _print_comparisons(comparisons, written)
+        _print_comparisons(comparisons, written, columns)
     for line in (*after, *remarks):
         print(f"\n{line}")
     for line in broken:
         print(line, file=sys.stderr)
+    if judge is not None:
+        print()
+        print("\n".join(judge.table(runs)))
     for run in runs:
         _print_verdict(run)
     if paths:
@@ -109,13 +124,13 @@ def compared(runs: Sequence["ScoredRun"]) -> tuple[list["PairedComparison"], lis
     return done, refused
 
 
-def _print_comparisons(comparisons: Sequence["PairedComparison"], written: WrittenFlags) -> None:
-    from merope.evaluation.protocol import SPECS
-
+def _print_comparisons(
+    comparisons: Sequence["PairedComparison"], written: WrittenFlags, columns: Sequence[str]
+) -> None:
     shown = comparisons if len(comparisons) <= _MAX_PAIRS_SHOWN else []
     for comparison in shown:
         print()
-        print(comparison.table([key for key, spec in SPECS.items() if spec.paper]))
+        print(comparison.table(columns))
     if not shown:
         where = f"{written.out}/results.json" if written.out is not None else "the files that --out writes"
         print(f"\n{len(comparisons)} pairs of rows are compared in {where}")

@@ -1,20 +1,20 @@
 """The part of ``merope evaluate`` that recovers cameras from clips with frames, and measures the estimator's floor."""
 
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from merope.cli.evaluate_benchmark import chosen_benchmark
 from merope.cli.evaluate_flags import SCALES, ReadingFlags, RecoveryFlags, ScoredFlags, WrittenFlags
 from merope.cli.evaluate_output import present, unique_labels
 from merope.cli.usage import UsageError
 
 if TYPE_CHECKING:
+    from merope.cli.evaluate_benchmark import Judge
     from merope.evaluation.runs.recovery import Build, Share
     from merope.evaluation.runs.run import RunClip, ScoredRun
     from merope.evaluation.runs.sources import ClipSource
@@ -32,8 +32,9 @@ def evaluate_runs(
     reading: ReadingFlags,
     recovery: RecoveryFlags,
     written: WrittenFlags,
+    judge: "Judge | None" = None,
 ) -> None:
-    """Recover, score, print and write; see `merope.cli.evaluate.evaluate` for what the flags mean."""
+    """Recover, score, print and write; see `merope.cli.evaluate.evaluate` for the flags, of which none is open here."""
     from merope.evaluation.runs.recovery import NOISE_FLOOR_FOLDER, Share, label_folder
     from merope.evaluation.runs.sources import generated_sources
 
@@ -45,7 +46,6 @@ def evaluate_runs(
             share = Share.parse(recovery.share)
         except ValueError as error:
             raise UsageError(f"--share: {error}") from None
-    judge = chosen_benchmark(scored)
     labels = list(scored.labels) or unique_labels(runs)
     sources = {label: generated_sources(run) for label, run in zip(labels, runs, strict=True)}
     absent = {
@@ -53,7 +53,7 @@ def evaluate_runs(
         for label, run in zip(labels, runs, strict=True)
     }
     floor = None if scored.floor is None else _floor_sources(scored.floor, sources)
-    build = None if recovery.estimator == "poses" else _build(recovery)
+    build = None if recovery.estimator == "poses" else _build(recovery, judge)
     with ExitStack() as stack:
         root = written.out or Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="merope-evaluate-"))
@@ -81,18 +81,16 @@ def evaluate_runs(
                 "same command without --share."
             )
             return
-        if judge is not None:
-            rows = [row if row.reference else replace(row, result=judge.judged(row)) for row in rows]
         for label, names in absent.items():
             if names:
                 print(
                     f"left out, since they were not generated: {label}: {', '.join(names)}", file=sys.stderr
                 )
         title = f"Cameras of {', '.join(labels)}, recovered and scored"
-        present(rows, written, title=title, notes=notes, after=_about_floor(rows, recovery))
+        present(rows, written, title=title, notes=notes, after=_about_floor(rows, recovery), judge=judge)
 
 
-def _require_made(run: Path, sources: "Sequence[ClipSource]", on_failure: str) -> list[str]:
+def _require_made(run: Path, sources: "Sequence[ClipSource]", on_failure: str | None) -> list[str]:
     """Clips that were asked for and are not there, where they may be left out."""
     from merope.data.clips.generated import not_generated
     from merope.errors import MeropeError
@@ -107,7 +105,7 @@ def _require_made(run: Path, sources: "Sequence[ClipSource]", on_failure: str) -
     return absent
 
 
-def _build(recovery: RecoveryFlags) -> "Build":
+def _build(recovery: RecoveryFlags, judge: "Judge | None") -> "Build":
     """What makes the estimator, tried once: a wrong option is a wrong command line.
 
     Raises:
@@ -115,6 +113,7 @@ def _build(recovery: RecoveryFlags) -> "Build":
     """
     from merope.evaluation.estimators.registry import build_estimator
 
+    assert recovery.estimator is not None
     build = partial(
         build_estimator,
         recovery.estimator,
@@ -125,7 +124,11 @@ def _build(recovery: RecoveryFlags) -> "Build":
     try:
         build()
     except ValueError as error:
-        raise UsageError(str(error)) from None
+        whose = ""
+        if judge is not None and recovery.estimator == judge.benchmark.estimator:
+            name = judge.benchmark.name
+            whose = f" {name} takes {recovery.estimator}; --estimator chooses another, with other figures."
+        raise UsageError(f"{error}{whose}") from None
     return build
 
 
@@ -190,13 +193,13 @@ def _scored(
     return score_run(
         clips,
         label=label,
-        on_failure=scored.on_failure,
+        on_failure=scored.on_failure or "worst",
         method=scored.angle,
         scale=SCALES[scored.scale],
         seed=scored.seed,
         num_expected=len(clips) + len(absent),
         settings={
-            "generated": run.resolve().name,
+            "generated": Path(os.path.abspath(run)).name,
             "not_generated": absent,
             "generated_with": generated_with(run),
             **_about_frames(clips),
@@ -214,7 +217,7 @@ def _floor_row(
     return score_run(
         clips,
         label=f"noise floor ({recovery.estimator} on {len(clips)} true clip{'' if len(clips) == 1 else 's'})",
-        on_failure=scored.on_failure,
+        on_failure=scored.on_failure or "worst",
         method=scored.angle,
         scale=SCALES[scored.scale],
         seed=scored.seed,
