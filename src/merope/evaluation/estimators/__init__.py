@@ -3,7 +3,8 @@
 Without a download: ``ColmapEstimator`` and ``XFeatEstimator`` recover any textured clip up to scale, ``NetworkEstimator``
 small street clips in metres and ``ResampledNetworkEstimator`` those of another lens. With weights by path:
 ``VGGTEstimator``, ``VGGTOmegaEstimator`` and ``DepthAnything3Estimator``. ``PoseFileEstimator`` hands back what another
-program recovered. ``ESTIMATORS`` has all that go by a name, ``build_estimator`` makes one. Names are imported when first used.
+program recovered. ``ESTIMATORS`` has all that go by a name and ``build_estimator`` makes one.
+Names are imported when first used.
 """
 
 import importlib

@@ -202,11 +202,6 @@ def test_frame_numbers_are_said_in_ranges(ids, words):
     assert ranges(ids) == words
 
 
-def test_frames_of_another_size_are_refused(pycolmap):
-    with pytest.raises(ValueError, match=r"288 x 512 .height x width., got 512 x 288"):
-        ColmapEstimator().estimate(np.zeros((3, 512, 288, 3), dtype=np.uint8), PINHOLE, fps=10.0)
-
-
 def test_without_pycolmap_the_error_names_the_extra(monkeypatch):
     real = builtins.__import__
 

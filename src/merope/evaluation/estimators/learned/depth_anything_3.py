@@ -15,10 +15,11 @@ from jaxtyping import UInt8
 from merope.cameras import CameraModel
 from merope.errors import CheckpointMismatch, MissingDependency
 from merope.evaluation.estimators.base import Recovered, identity_of
+from merope.evaluation.estimators.checks import check_device
 from merope.evaluation.estimators.learned.conventions import ModelCameras, cameras_of_matrices
 from merope.evaluation.estimators.learned.frames import FramePlan
 from merope.evaluation.estimators.learned.passes import check_pieces, recover
-from merope.evaluation.estimators.learned.weights import load_into, read_state, require_weights
+from merope.evaluation.estimators.weights import load_into, read_state, require_weights
 
 # Of one image each: these give depth and no poses.
 _WITHOUT_POSES = ("da3metric-large", "da3mono-large")
@@ -85,6 +86,7 @@ class DepthAnything3Estimator:
             CheckpointMismatch: if the weights are of another model.
             RecoveryFailed: if there is one frame only, the model's numbers are no poses, or memory does not suffice.
         """
+        check_device(self.device)
         model, checkpoint = self._model()
         version = identity_of("", {}, packages=("depth-anything-3",))["versions"]["depth-anything-3"]
         return recover(

@@ -11,6 +11,7 @@ from PIL import Image
 
 from merope.cameras import CameraModel, Pinhole
 from merope.cameras.resampling import resample_frames
+from merope.evaluation.estimators.checks import check_frames
 
 # The widest pinhole that frames of another lens are resampled into: its rim is already stretched threefold.
 _MAX_FOV_DEG = 110.0
@@ -57,17 +58,10 @@ def prepare_frames(
     pinhole first, a principal point that is off the middle becomes the middle of a crop, and the resize makes pixels square.
 
     Raises:
-        ValueError: if the frames are not of the lens's size, or the lens differs by view.
+        ValueError: if the frames are not bytes of the lens's size, or the lens differs by view.
+        RecoveryFailed: if there are fewer than two.
     """
-    if frames.shape[1:3] != (camera.height, camera.width):
-        raise ValueError(
-            f"frames must have the camera's size, {camera.height} x {camera.width} (height x width), got "
-            f"{frames.shape[1]} x {frames.shape[2]}. Resize the camera with camera.resize(height=, width=)."
-        )
-    if camera.view_shape != ():
-        raise ValueError(
-            f"camera must be one lens for all frames; it has views {list(camera.view_shape)}. Pass that of one view."
-        )
+    check_frames(frames, camera)
     notes = []
     if isinstance(camera, Pinhole):
         pinhole = camera

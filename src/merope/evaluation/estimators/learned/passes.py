@@ -84,8 +84,6 @@ def recover(
         ValueError: if the frames are not of the lens's size, or the lens differs by view.
         RecoveryFailed: if there is one frame only, the model's numbers are no poses, or its device has too little memory.
     """
-    if len(frames) < 2:
-        raise RecoveryFailed("one frame holds no motion; give at least two.")
     prepared = prepare_frames(frames, camera, plan)
     runs = pieces_of(len(frames), max_frames=max_frames, overlap=overlap)
     found = []

@@ -12,10 +12,11 @@ from jaxtyping import UInt8
 from merope.cameras import CameraModel
 from merope.errors import MissingDependency
 from merope.evaluation.estimators.base import Recovered, identity_of
+from merope.evaluation.estimators.checks import check_device
 from merope.evaluation.estimators.learned.conventions import ModelCameras, cameras_of_encoding
 from merope.evaluation.estimators.learned.frames import FramePlan
 from merope.evaluation.estimators.learned.passes import check_pieces, recover
-from merope.evaluation.estimators.learned.weights import load_into, read_state, require_weights
+from merope.evaluation.estimators.weights import load_into, read_state, require_weights
 
 # Heads that poses do not need. They are not built, so that their memory and time are saved.
 _OTHER_HEADS = ("point_head.", "depth_head.", "track_head.")
@@ -63,10 +64,11 @@ class VGGTEstimator:
 
         Raises:
             MissingDependency: if vggt is not installed.
-            ValueError: if there are no weights at the path, or the frames are not of the lens's size.
+            ValueError: if there are no weights at the path, no such device, or the frames are not of the lens's size.
             CheckpointMismatch: if the weights are of another model.
             RecoveryFailed: if there is one frame only, the model's numbers are no poses, or memory does not suffice.
         """
+        check_device(self.device)
         model = self._model()
         notes = (
             f"vggt {identity_of('', {}, packages=('vggt',))['versions']['vggt'] or 'without a version'}",

@@ -10,10 +10,11 @@ from jaxtyping import UInt8
 
 from merope.cameras import CameraModel
 from merope.evaluation.estimators.base import Recovered, identity_of
+from merope.evaluation.estimators.checks import check_device
 from merope.evaluation.estimators.learned.frames import FramePlan
 from merope.evaluation.estimators.learned.passes import check_pieces, recover
 from merope.evaluation.estimators.learned.vggt import build, missing_package, run_encoder
-from merope.evaluation.estimators.learned.weights import require_weights
+from merope.evaluation.estimators.weights import require_weights
 
 _OTHER_HEADS = ("dense_head.", "alignment_head.")
 
@@ -62,10 +63,11 @@ class VGGTOmegaEstimator:
 
         Raises:
             MissingDependency: if vggt_omega is not installed.
-            ValueError: if there are no weights at the path, or the frames are not of the lens's size.
+            ValueError: if there are no weights at the path, no such device, or the frames are not of the lens's size.
             CheckpointMismatch: if the weights are of another model.
             RecoveryFailed: if there is one frame only, the model's numbers are no poses, or memory does not suffice.
         """
+        check_device(self.device)
         model = self._model()
         version = identity_of("", {}, packages=("vggt-omega",))["versions"]["vggt-omega"]
         return recover(

@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from merope.cameras import CameraModel
 from merope.errors import CheckpointMismatch
 from merope.evaluation.estimators.base import Recovered, RecoveryFailed, identity_of
+from merope.evaluation.estimators.checks import check_frames
 from merope.evaluation.estimators.motion_network.network import MotionNetwork, integrate_motion
 from merope.files import atomic_path
 from merope.geometry.poses import Poses
@@ -50,11 +51,7 @@ class NetworkEstimator:
             ValueError: if the frames are not bytes of the lens's size.
             RecoveryFailed: if the lens, the size or the frame rate are not what the network was trained for.
         """
-        if frames.dtype != np.uint8 or frames.shape[1:] != (camera.height, camera.width, 3):
-            raise ValueError(
-                f"frames must be bytes (uint8) of shape [T, {camera.height}, {camera.width}, 3], the lens's size; "
-                f"got {frames.dtype} of shape {list(frames.shape)}."
-            )
+        check_frames(frames, camera)
         trained = CameraModel.from_dict(self.camera)
         if camera.to_dict() != trained.to_dict() or abs(fps - self.fps) > 1e-6:
             raise RecoveryFailed(
@@ -62,8 +59,6 @@ class NetworkEstimator:
                 f"these are {camera.width} x {camera.height} at {fps:g} Hz. For other clips use "
                 "merope.evaluation.estimators.ColmapEstimator."
             )
-        if len(frames) < 2:
-            raise RecoveryFailed("one frame holds no motion; give at least two.")
         video = torch.from_numpy(np.ascontiguousarray(frames)).movedim(-1, 1).float()[None] / 127.5 - 1
         rotations, centers = integrate_motion(self.network(video).double())
         return Recovered.complete(Poses(R_world_cam=project_to_so3(rotations[0]), center_world=centers[0]))
@@ -97,7 +92,7 @@ class NetworkEstimator:
         """Read what `save` wrote.
 
         Raises:
-            CheckpointMismatch: if the file is something else, or lacks part of what `save` writes.
+            CheckpointMismatch: if the file is missing or something else, or lacks part of what `save` writes.
         """
         try:
             with safe_open(str(path), framework="pt") as file:
@@ -108,8 +103,10 @@ class NetworkEstimator:
                         f"expected {_FORMAT!r}."
                     )
                 tensors = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
-        except SafetensorError as error:
-            raise CheckpointMismatch(f"{path} is damaged or no motion network: {error}.") from error
+        except (SafetensorError, OSError) as error:
+            raise CheckpointMismatch(
+                f"{path} is not there, damaged or no motion network: {error}."
+            ) from error
         try:
             config = json.loads(metadata["config"])
             camera, fps, summary = config["camera"], float(config["fps"]), config["summary"]

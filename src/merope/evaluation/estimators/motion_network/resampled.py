@@ -1,5 +1,6 @@
 """The motion network behind lenses that it was not trained for: frames go through their rays into its own lens."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from jaxtyping import UInt8
 from merope.cameras import CameraModel
 from merope.cameras.resampling import resample_frames
 from merope.evaluation.estimators.base import Recovered, RecoveryFailed
+from merope.evaluation.estimators.checks import check_frames
 from merope.evaluation.estimators.motion_network.estimator import SHIPPED_WEIGHTS, NetworkEstimator
 
 # With less of its picture a network that never saw black borders reads mostly those.
@@ -35,7 +37,7 @@ class ResampledNetworkEstimator:
         """Read what `NetworkEstimator.save` wrote; None takes the network that comes with the package.
 
         Raises:
-            CheckpointMismatch: if the file is something else, or lacks part of what `NetworkEstimator.save` writes.
+            CheckpointMismatch: if the file is missing, something else, or lacks part of what `NetworkEstimator.save` writes.
         """
         return cls(NetworkEstimator.load(SHIPPED_WEIGHTS if path is None else path))
 
@@ -50,9 +52,12 @@ class ResampledNetworkEstimator:
         """Recover one pose per frame, in metres.
 
         Raises:
-            ValueError: if the frames are not of the lens's size.
+            ValueError: if the frames are not bytes of the lens's size, or the rate is not positive.
             RecoveryFailed: if they show less than half of what the network's lens sees, or hold no motion.
         """
+        check_frames(frames, camera)
+        if not (math.isfinite(fps) and fps > 0):
+            raise ValueError(f"fps must be positive, got {fps}.")
         own, notes = self.camera, []
         if camera != own:
             shape = f"{camera.height} x {camera.width}"
