@@ -25,7 +25,7 @@ def test_a_lens_is_named_by_its_field_of_view_and_distortion():
     # tan(45 deg) over 32 pixels is 9 / 16 of it over 18: 2 atan(0.5625) = 58.7 degrees.
     assert lens_words(Pinhole.from_fov(fov_x_deg=90.0, height=18, width=32)) == "90° × 59°\npinhole"
     assert lens_words(FISHEYE).startswith("170° × ")
-    assert lens_words(FISHEYE).endswith("unified\nxi 0.9")
+    assert lens_words(FISHEYE).endswith("unified (UCM)\nξ = 0.9")
 
 
 def test_each_lens_comes_once_from_narrow_to_wide():

@@ -1,7 +1,7 @@
 """Which runs figures show, and in which colours."""
 
 from merope.evaluation.plots.canvas import COLORS
-from merope.evaluation.report.figures import MAX_RUNS, FigureBook, _shown, run_colors, runs_with_figures
+from merope.evaluation.report.figures import MAX_RUNS, _shown, run_colors, runs_with_figures
 from tests.evaluation.report.synthetic import run
 
 
@@ -31,9 +31,3 @@ def test_colours_of_few_runs_go_by_their_order_and_references_are_black():
         "run 2": COLORS[2],
         "floor": "#000000",
     }
-
-
-def test_file_names_say_what_they_are_and_never_meet(tmp_path):
-    book = FigureBook(tmp_path)
-    names = [book._free(name) for name in ("worst-a/b", "worst-a b", "Worst A.B", "../..", "-")]
-    assert names == ["worst-a-b", "worst-a-b-2", "worst-a-b-3", "figure", "figure-2"]

@@ -216,7 +216,10 @@ def test_results_and_figures_lie_beside_the_page(page):
     figures = {entry.name for entry in (page.parent / "figures").iterdir()}
     for name in ("birds-eye", "errors-over-time", "errors-by-baseline", "metres", "worst-merope-co"):
         assert {f"{name}.png", f"{name}.pdf"} <= figures
-    assert all(re.fullmatch(r"[a-z0-9-]+\.(png|pdf)", name) for name in figures)
+    listed = json.loads((page.parent / "figures" / "figures.json").read_text())
+    assert figures == {"figures.json", *(file for entry in listed.values() for file in entry["files"])}
+    assert all(re.fullmatch(r"[a-z0-9-]+\.(png|pdf)", name) for name in figures - {"figures.json"})
+    assert "commanded path solid, recovered dashed" in listed["birds-eye"]["caption"]
 
 
 def test_labels_must_differ_and_images_be_pictures(tmp_path):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from merope.evaluation.metrics.pairs import direction_error_deg
 from merope.evaluation.metrics.paper import Aligned, angle_of, least_squares_scale, moving
 from merope.evaluation.plots.bev import unit_words
-from merope.evaluation.plots.canvas import grid_lines, new_figure
+from merope.evaluation.plots.canvas import add_legend, grid_lines, legend_handles, new_figure
 from merope.evaluation.runs.run import ScoredRun
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def quartiles_by_bin(
 def draw_errors_by_baseline(runs: Sequence[ScoredRun], colors: Mapping[str, str]) -> "Figure | None":
     """Rotation, direction and length error of pairs of frames over their commanded distance; median and quartiles.
 
-    None where no run has pairs that move. ``colors`` are by label.
+    None where no run has eight pairs that move about as far. ``colors`` are by label.
     """
     pairs = {
         run.label: pair_errors_by_distance(
@@ -127,6 +127,9 @@ def draw_errors_by_baseline(runs: Sequence[ScoredRun], colors: Mapping[str, str]
     if not pairs:
         return None
     edges = log_bins([found.distance for found in pairs.values()])
+    enough = any(np.histogram(found.distance, edges)[0].max() >= _MIN_PAIRS for found in pairs.values())
+    if not enough:
+        return None
     figure = new_figure(10.0, 3.9)
     rows = figure.subplots(1, 3)
     titles = ("rotation error (deg)", "direction error (deg)", "length error after |s*| (%)")
@@ -137,7 +140,7 @@ def draw_errors_by_baseline(runs: Sequence[ScoredRun], colors: Mapping[str, str]
             middle, low, median, high = quartiles_by_bin(found.distance, getattr(found, name), edges)
             axes.plot(middle, median, color=colors[label], marker="o", ms=3.5, lw=1.6, label=label)
             axes.fill_between(middle, low, high, color=colors[label], alpha=0.16, lw=0)
-        axes.set_xscale("log")
+        _log_distances(axes, edges)
         axes.set_title(title, fontsize=10)
         if name == "length_percent":
             axes.axhline(0, color="#777777", lw=0.9)
@@ -146,7 +149,18 @@ def draw_errors_by_baseline(runs: Sequence[ScoredRun], colors: Mapping[str, str]
         grid_lines(axes)
     units = sorted({unit_words(clip.commanded) for run in runs for clip in run.clips})
     figure.supxlabel(f"commanded distance between the two cameras ({', '.join(units)})", fontsize=10)
-    figure.legend(
-        *rows[0].get_legend_handles_labels(), loc="outside upper center", frameon=False, fontsize=9, ncols=3
-    )
+    add_legend(figure, legend_handles(rows[0]), loc="outside upper center")
     return figure
+
+
+def _log_distances(axes: Any, edges: Float[np.ndarray, "edge"]) -> None:
+    """A logarithmic axis in plain numbers: 1, 2, 5, 10, or whole powers of ten where there are many of them."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axes.set_xscale("log")
+    words = FuncFormatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_major_formatter(words)
+    few = edges[-1] < 1000 * edges[0]
+    axes.xaxis.set_minor_locator(LogLocator(subs=(2.0, 5.0)) if few else NullLocator())
+    axes.xaxis.set_minor_formatter(words)
+    axes.tick_params(axis="x", which="both", labelsize=8)

@@ -8,7 +8,16 @@ import numpy as np
 from jaxtyping import Float
 
 from merope.evaluation.metrics.paper import Aligned, is_static, least_squares_scale
-from merope.evaluation.plots.canvas import COMMANDED, cycle, equal_metres, grid_lines, new_figure
+from merope.evaluation.plots.canvas import (
+    COMMANDED,
+    add_legend,
+    cycle,
+    equal_metres,
+    grid_lines,
+    legend_handles,
+    new_figure,
+    plain_text,
+)
 from merope.evaluation.runs.run import RunClip, ScoredRun
 from merope.files import atomic_path
 from merope.geometry.poses import Poses
@@ -54,9 +63,9 @@ def draw_bev(
     axes.set_xlabel(f"right of the first camera ({unit})")
     axes.set_ylabel(f"ahead of the first camera ({unit})")
     # Beside the axes: a straight road leaves no room inside them.
-    figure.legend(frameon=False, loc="outside right upper")
+    add_legend(figure, legend_handles(axes), loc="outside right upper", most=1, length=30)
     if title:
-        axes.set_title(title, fontsize=11)
+        axes.set_title(plain_text(title, 60), fontsize=11)
     return figure
 
 
@@ -75,7 +84,6 @@ def draw_bevs(
     rows = -(-len(clip_ids) // columns)
     figure = new_figure(3.3 * columns + 0.4, 3.3 * rows + 0.9)
     grid = np.atleast_1d(figure.subplots(rows, columns, squeeze=False)).ravel()
-    handles: dict[str, Any] = {}
     for axes, clip_id in zip(grid, clip_ids, strict=False):
         clips = {label: clips[clip_id] for label, clips in by_id.items() if clip_id in clips}
         if not clips:
@@ -90,27 +98,15 @@ def draw_bevs(
             paths[text], _ = path_from_first(commanded, clip.recovered.poses, align_scale=up_to_scale)
             own.append(colors[label])
         draw_paths_on(axes, commanded, paths, own)
-        handles |= {
-            str(text): handle
-            for handle, text in zip(*axes.get_legend_handles_labels(), strict=True)
-            if text not in handles
-        }
         equal_metres(axes, narrowest=0.5)
         axes.tick_params(labelsize=8)
-        axes.set_title(shortened(clip_id), fontsize=9)
+        axes.set_title(plain_text(clip_id), fontsize=9)
         unit = unit_words(commanded)
         axes.set_xlabel(f"right ({unit})", fontsize=8)
         axes.set_ylabel(f"ahead ({unit})", fontsize=8)
     for axes in grid[len(clip_ids) :]:
         axes.set_axis_off()
-    figure.legend(
-        handles.values(),
-        handles.keys(),
-        loc="outside lower center",
-        frameon=False,
-        fontsize=9,
-        ncols=min(max(columns, 2), len(handles)),
-    )
+    add_legend(figure, legend_handles(*grid))
     return figure
 
 
@@ -149,8 +145,3 @@ def recovered_path(clip: RunClip) -> Float[np.ndarray, "view 3"] | None:
 def unit_words(poses: Poses) -> str:
     """The unit of a path, for the label of an axis."""
     return "m" if poses.unit == "m" else f"{poses.unit} units"
-
-
-def shortened(text: str, length: int = 44) -> str:
-    """A name for the title of a small picture: of a long one its end, which tells clips apart."""
-    return text if len(text) <= length else "…" + text[1 - length :]

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from merope.evaluation.plots.bev import draw_paths_on, recovered_path, shortened, unit_words
-from merope.evaluation.plots.canvas import equal_metres, new_figure
+from merope.evaluation.plots.bev import draw_paths_on, recovered_path, unit_words
+from merope.evaluation.plots.canvas import add_legend, equal_metres, legend_handles, new_figure, plain_text
 from merope.evaluation.plots.strips import draw_strip_on, read_strip, strip_ratio
 from merope.evaluation.runs.run import RunClip
 
@@ -80,19 +80,14 @@ def draw_clip_rows(rows: Sequence[ClipRow], *, num_frames: int = 4, title: str |
             _draw_path(path, row)
             draw_strip_on(frames, strip, row.clip)
             frames.set_title("   ".join(_lines(row)), fontsize=9, loc="left")
-    handles: dict[str, Any] = {}
-    for axes in figure.axes:
-        handles = dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True)) | handles
-    figure.legend(
-        handles.values(), handles.keys(), loc="outside lower left", frameon=False, fontsize=9, ncols=2
-    )
+    add_legend(figure, legend_handles(*figure.axes), loc="outside lower left")
     if title:
-        figure.suptitle(title, fontsize=11, x=0.01, ha="left")
+        figure.suptitle(plain_text(title, 80), fontsize=11, x=0.01, ha="left")
     return figure
 
 
 def _lines(row: ClipRow) -> list[str]:
-    return [shortened(row.title, 60), *([row.words] if row.words else [])]
+    return [plain_text(row.title, 60), *([plain_text(row.words, 80)] if row.words else [])]
 
 
 def _draw_path(axes: Any, row: ClipRow) -> None:

@@ -9,8 +9,7 @@ import torch
 
 from merope.cameras import CameraModel
 from merope.data.lenses.facts import lens_facts, off_axis
-from merope.evaluation.plots.bev import shortened
-from merope.evaluation.plots.canvas import new_figure
+from merope.evaluation.plots.canvas import new_figure, plain_text
 from merope.evaluation.plots.strips import draw_strip_on, read_strip, strip_ratio
 from merope.evaluation.runs.run import RunClip
 
@@ -28,7 +27,10 @@ _NOT_DISTORTION = {
     "height",
     "pixel_origin",
     "principal_point_outside",
+    "max_theta",
 }
+_SYMBOLS = {"xi": "ξ", "alpha": "α", "beta": "β", "lambda_": "λ"}
+_MODELS = {"kannala_brandt": "Kannala-Brandt", "opencv": "OpenCV", "unified": "unified (UCM)", "mei": "Mei"}
 
 
 def clips_by_lens(clips: Sequence[RunClip], *, most: int = 6) -> list[RunClip]:
@@ -47,14 +49,18 @@ def clips_by_lens(clips: Sequence[RunClip], *, most: int = 6) -> list[RunClip]:
 
 
 def lens_words(lens: CameraModel) -> str:
-    """Field of view and distortion of a lens, in two lines."""
+    """Field of view, model and distortion of a lens, a line each; coefficients that are zero bend nothing."""
     facts, values = lens_facts(lens), lens.to_dict()
     bends = [
-        f"{name} {value:.3g}"
+        f"{_SYMBOLS.get(name, name)} = {value:.3g}"
         for name, value in values.items()
-        if name not in _NOT_DISTORTION and isinstance(value, int | float) and not isinstance(value, bool)
+        if name not in _NOT_DISTORTION
+        and isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and value != 0
     ]
-    model = str(values.get("model", type(lens).__name__)).replace("_", " ")
+    name = str(values.get("model", type(lens).__name__))
+    model = _MODELS.get(name, name.replace("_", " "))
     return f"{facts.fov_x_deg:.0f}° × {facts.fov_y_deg:.0f}°\n{model}" + (
         f"\n{', '.join(bends[:4])}" if bends else ""
     )
@@ -76,9 +82,9 @@ def draw_lens_grid(clips: Sequence[RunClip], *, num_frames: int = 5, title: str 
         draw_strip_on(axes, strip, clip)
         assert clip.lens is not None
         axes.set_ylabel(lens_words(clip.lens), fontsize=8, rotation=0, ha="right", va="center", labelpad=6)
-        axes.set_title(shortened(clip.clip_id, 60), fontsize=8, loc="left")
+        axes.set_title(plain_text(clip.clip_id, 60), fontsize=8, loc="left")
     if title:
-        figure.suptitle(title, fontsize=11, x=0.01, ha="left")
+        figure.suptitle(plain_text(title, 80), fontsize=11, x=0.01, ha="left")
     return figure
 
 

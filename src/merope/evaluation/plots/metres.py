@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
-from merope.evaluation.plots.canvas import cycle, equal_metres, grid_lines, new_figure
+from merope.evaluation.plots.canvas import (
+    add_legend,
+    cycle,
+    equal_metres,
+    grid_lines,
+    legend_handles,
+    new_figure,
+    plain_text,
+)
 from merope.evaluation.runs.run import ScoredRun
 from merope.files import atomic_path
 
@@ -93,7 +101,7 @@ def draw_metres(
     quantity: str = "distance travelled",
 ) -> "Figure":
     """The figure that `plot_metres` saves. Points alone where all commands are within a tenth: no line is drawn there."""
-    figure = new_figure(6.0, 5.6)
+    figure = new_figure(5.2, 5.2)
     axes = figure.add_subplot()
     values = [value for side in (commanded, recovered) for points in side.values() for value in points]
     low, high = min(0.0, *values), max(values)
@@ -103,7 +111,7 @@ def draw_metres(
         color, text = colors[label], label
         if len(x) >= 2 and float(np.ptp(x)) > _SPREAD * float(np.abs(x).max()):
             line = fit_line(x, y)
-            text = f"{label}: slope {line.slope:.3f}, R² {line.r_squared:.3f}"
+            text = f"{text}: slope {line.slope:.3f}, R² {line.r_squared:.3f}"
             ends = np.array([x.min(), x.max()])
             axes.plot(ends, line.slope * ends + line.intercept, color=color, lw=1.4, ls="--")
         axes.scatter(x, y, s=22, color=color, alpha=0.75, linewidths=0, label=text)
@@ -112,9 +120,9 @@ def draw_metres(
     axes.set_ylabel(f"recovered {quantity} (m)")
     grid_lines(axes)
     # Below the axes: labels may be long, and points lie along the diagonal or anywhere.
-    figure.legend(frameon=False, loc="outside lower center", fontsize=9)
+    add_legend(figure, legend_handles(axes), length=60)
     if title:
-        axes.set_title(title, fontsize=11)
+        axes.set_title(plain_text(title, 60), fontsize=11)
     return figure
 
 

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from merope.evaluation.metrics.paper import Aligned, center_errors, rotation_errors_rad
 from merope.evaluation.plots.bev import unit_words
-from merope.evaluation.plots.canvas import grid_lines, new_figure
+from merope.evaluation.plots.canvas import add_legend, grid_lines, legend_handles, new_figure
 from merope.evaluation.runs.run import ScoredRun
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def draw_errors_over_time(runs: Sequence[ScoredRun], colors: Mapping[str, str]) 
     A frame counts in the clips that have it, so that clips of different lengths go together. Frames that were given in
     all clips are shaded. Clips without a recovered camera are left out. ``colors`` are by label.
     """
-    figure = new_figure(7.2, 5.0)
+    figure = new_figure(5.6, 4.9)
     upper, lower = figure.subplots(2, 1, sharex=True)
     units = set()
     for run in runs:
@@ -40,7 +40,7 @@ def draw_errors_over_time(runs: Sequence[ScoredRun], colors: Mapping[str, str]) 
             axes.plot(frames, middle, color=colors[run.label], lw=1.8, label=run.label)
             axes.fill_between(frames, low, high, color=colors[run.label], alpha=0.18, lw=0)
     upper.set_ylabel("rotation error (deg)")
-    lower.set_ylabel(f"centre error after s* ({', '.join(sorted(units))})", fontsize=9)
+    lower.set_ylabel(f"centre error after s* ({', '.join(sorted(units))})")
     lower.set_xlabel("frame")
     given = [clip.first_generated or 0 for run in runs for clip in run.clips]
     for axes in (upper, lower):
@@ -48,9 +48,7 @@ def draw_errors_over_time(runs: Sequence[ScoredRun], colors: Mapping[str, str]) 
         grid_lines(axes)
         if given and min(given) > 0:
             axes.axvspan(0, min(given) - 0.5, color="#000000", alpha=0.07, lw=0, label="given frames")
-    figure.legend(
-        *upper.get_legend_handles_labels(), loc="outside lower center", frameon=False, fontsize=9, ncols=3
-    )
+    add_legend(figure, legend_handles(upper))
     return figure
 
 

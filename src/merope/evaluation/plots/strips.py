@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-from merope.evaluation.plots.canvas import new_figure
+from merope.evaluation.plots.canvas import new_figure, plain_text
 from merope.evaluation.runs.run import RunClip, ScoredRun
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ WIDTH_PX = 320
 """Frames are made no wider than this for a page."""
 GAP = 0.03
 """White between frames, as a share of their width."""
+# A row of frames that are not there is low.
+_NO_RATIO = 8.0
 
 
 def shown_frames(num_frames: int, num: int = 4) -> list[int]:
@@ -29,13 +31,15 @@ def shown_frames(num_frames: int, num: int = 4) -> list[int]:
 
 
 def read_strip(clip: RunClip, num: int = 4, *, width_px: int = WIDTH_PX) -> dict[int, Picture]:
-    """Small copies of a few frames of a clip by frame number; empty where it has no frames.
+    """Small copies of a few frames of a clip by frame number; empty where it has none.
 
     The clip's frames are read once and let go, only the small copies stay.
     """
     if clip.frames is None:
         return {}
     frames = clip.frames()
+    if not len(frames):
+        return {}
     return {index: made_small(frames[index], width_px) for index in shown_frames(len(frames), num)}
 
 
@@ -49,12 +53,14 @@ def made_small(picture: Picture, width_px: int = WIDTH_PX) -> Picture:
 
 
 def draw_strip_on(axes: Any, strip: Mapping[int, Picture], clip: RunClip, *, fontsize: float = 8) -> None:
-    """Frames side by side, below each its number and whether it was given; nothing for a clip without frames."""
+    """Frames side by side, below each its number and whether it was given; words where a clip's frames are gone."""
     axes.set_yticks([])
     for spine in axes.spines.values():
         spine.set_visible(False)
     if not strip:
         axes.set_xticks([])
+        if clip.frames is not None:
+            axes.text(0.5, 0.5, "frames could not be read", fontsize=fontsize, ha="center", va="center")
         return
     pictures = list(strip.values())
     height, width = pictures[0].shape[:2]
@@ -81,7 +87,7 @@ def strip_ratio(strips: Iterable[Mapping[int, Picture]]) -> float:
         for picture in list(strip.values())[:1]:
             height, width = picture.shape[:2]
             ratios.append((len(strip) * (1 + GAP) - GAP) * width / height)
-    return max(ratios, default=1.0)
+    return max(ratios, default=_NO_RATIO)
 
 
 def draw_film_strips(runs: Sequence[ScoredRun], clip_id: str, *, num_frames: int = 4) -> "Figure":
@@ -106,6 +112,6 @@ def draw_film_strips(runs: Sequence[ScoredRun], clip_id: str, *, num_frames: int
     column = figure.subplots(len(rows), 1, squeeze=False)[:, 0]
     for axes, (label, clip), strip in zip(column, rows, strips, strict=True):
         draw_strip_on(axes, strip, clip)
-        axes.set_title(label, fontsize=9, loc="left")
-    figure.suptitle(clip_id, fontsize=11, x=0.01, ha="left")
+        axes.set_title(plain_text(label, 80), fontsize=9, loc="left")
+    figure.suptitle(plain_text(clip_id, 80), fontsize=11, x=0.01, ha="left")
     return figure

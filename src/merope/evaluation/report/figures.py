@@ -1,33 +1,22 @@
 """Which figures a report has; each is also written as PNG and PDF into the folder ``figures``."""
 
-import io
-import re
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
-from PIL import Image
 
 from merope.evaluation.plots.baseline import ALL_PAIRS_UP_TO, draw_errors_by_baseline
 from merope.evaluation.plots.bev import draw_bevs
-from merope.evaluation.plots.canvas import COLORS, pdf_bytes, png_bytes
+from merope.evaluation.plots.canvas import COLORS
 from merope.evaluation.plots.clip_rows import ClipRow, by_scene, draw_clip_rows
 from merope.evaluation.plots.lens_grid import clips_by_lens, draw_lens_grid
 from merope.evaluation.plots.metres import draw_metres, metres_of
 from merope.evaluation.plots.over_time import draw_errors_over_time
 from merope.evaluation.plots.strips import draw_film_strips
-from merope.evaluation.report.markup import data_uri, figure
+from merope.evaluation.report.figure_book import FigureBook
 from merope.evaluation.report.ranking import worst_first
 from merope.evaluation.result import format_value
 from merope.evaluation.runs.run import RunClip, ScoredRun
-from merope.files import atomic_path
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-MAX_INLINE_BYTES = 5_000_000
-"""Pictures in the page; what comes after is in the folder alone."""
 MAX_RUNS = len(COLORS)
 """Runs in one figure, each of its own colour: the best by CamMC. References come on top, at most two."""
 MAX_RUNS_WITH_FRAMES = 3
@@ -37,49 +26,11 @@ _SCENES = 2
 _EXTREMES = 3
 
 
-class FigureBook:
-    """Figures in the order in which they are added: files in ``folder``, and HTML until the page is full."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.inlined = 0
-        self._names: set[str] = set()
-
-    def add(
-        self, name: str, drawn: "Figure", caption: str, *, photos: bool = False, wide: bool = True
-    ) -> str:
-        """Write ``name``.png and .pdf and return the figure's HTML; photographs go into the page as JPEG."""
-        name = self._free(name)
-        files = {"png": png_bytes(drawn), "pdf": pdf_bytes(drawn)}
-        for ending, written in files.items():
-            with atomic_path(self.folder / f"{name}.{ending}") as temporary:
-                temporary.write_bytes(written)
-        content, media = files["png"], "image/png"
-        if photos:
-            packed = io.BytesIO()
-            Image.open(io.BytesIO(content)).convert("RGB").save(
-                packed, format="JPEG", quality=85, optimize=True
-            )
-            content, media = packed.getvalue(), "image/jpeg"
-        if self.inlined + len(content) > MAX_INLINE_BYTES:
-            return f"<p>{name}.png, in the folder figures: the page is full.</p>"
-        self.inlined += len(content)
-        return figure(data_uri(content, media), caption, wide=wide)
-
-    def _free(self, name: str) -> str:
-        """A file name that says what it is and that no other figure has."""
-        plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:80] or "figure"
-        free, number = plain, 2
-        while free in self._names:
-            free, number = f"{plain}-{number}", number + 1
-        self._names.add(free)
-        return free
-
-
 def overview_figures(book: FigureBook, runs: Sequence[ScoredRun]) -> list[str]:
     """Of all runs together: paths from above, errors over time and against distance, metres, film strips."""
     shown = _shown(runs)
     colors = run_colors(runs)
+    rivals = [run for run in runs if not run.reference]
     recovered = [run for run in shown if any(clip.recovered is not None for clip in run.clips)]
     parts = []
     ids = list(dict.fromkeys(clip.clip_id for run in shown for clip in run.clips))
@@ -92,7 +43,9 @@ def overview_figures(book: FigureBook, runs: Sequence[ScoredRun]) -> list[str]:
                 f"From above, {len(chosen)} of {len(ids)} clips: commanded path solid, recovered dashed, equal metres on "
                 "both axes; every path starts at the first camera (triangle), which looks up the page."
                 + (
-                    f" Here and below, the {len(shown)} best runs by CamMC." if len(shown) < len(runs) else ""
+                    f" Here and below, the {MAX_RUNS} best of {len(rivals)} runs by CamMC."
+                    if len(rivals) > MAX_RUNS
+                    else ""
                 ),
             )
         )
@@ -146,7 +99,12 @@ def overview_figures(book: FigureBook, runs: Sequence[ScoredRun]) -> list[str]:
                 book.add(
                     f"film-strip-{clip_id}",
                     draw_film_strips(with_frames, clip_id),
-                    f"Frames of {clip_id}, each run in its row.",
+                    f"The same frames of {clip_id} from every run"
+                    + (
+                        ", true ones in the row of a noise floor."
+                        if any(run.reference for run in with_frames)
+                        else "."
+                    ),
                     photos=True,
                 )
             )
@@ -189,7 +147,8 @@ def run_figures(book: FigureBook, run: ScoredRun, color: str) -> list[str]:
             )
     ordered = _by_cammc(run)
     count = min(_EXTREMES, len(ordered) // 2)
-    for name, chosen in (("worst", ordered[:count]), ("best", ordered[len(ordered) - count :][::-1])):
+    found = [clip for clip in ordered[len(ordered) - count :][::-1] if clip.recovered is not None]
+    for name, chosen in (("worst", ordered[:count]), ("best", found)):
         # In a small set the scenes above have shown them all.
         if {clip.clip_id for clip in chosen} - drawn:
             rows = [

@@ -10,13 +10,15 @@ from pathlib import Path
 from merope.evaluation.comparison import PairedComparison
 from merope.evaluation.report.clip_table import clips_section, flags_section
 from merope.evaluation.report.comparisons import comparisons_section
+from merope.evaluation.report.figure_book import FigureBook
 from merope.evaluation.report.figures import (
-    FigureBook,
     overview_figures,
     run_colors,
     run_figures,
     runs_with_figures,
 )
+from merope.evaluation.report.frames_watch import FramesWatch
+from merope.evaluation.report.in_short import short_section
 from merope.evaluation.report.markup import data_uri, figure, section
 from merope.evaluation.report.protocol_words import (
     metrics_section,
@@ -64,7 +66,9 @@ def write_report(
     from the runs' clips; frames are read for the clips that are shown, one clip at a time. ``comparisons`` are those of
     `merope.evaluation.comparison.compare`, ``fidelity`` holds FID, KID, FVD and KVD by label. ``images`` and ``notes``
     are shown as given. The page holds everything that it shows and asks no other machine for anything; its own pictures
-    take at most 5 MB before they are written as text, those beyond that are in ``figures`` alone.
+    take at most 5 MB before they are written as text, those beyond that are in ``figures`` alone. ``figures/figures.json``
+    lists the figures with their captions; those that an earlier report wrote there and this one does not are removed.
+    Clips whose frames can no longer be read are shown without them, and the page says so.
 
     Raises:
         ValueError: if there is no run, two carry the same label, or an image is of another kind.
@@ -83,9 +87,10 @@ def write_report(
         comparisons=comparisons,
         fidelity=fidelity,
     )
-    book, colors = FigureBook(folder / "figures"), run_colors(runs)
-    overview = given + overview_figures(book, runs)
-    own = {run.label: run_figures(book, run, colors[run.label]) for run in runs_with_figures(runs)}
+    book, colors, watch = FigureBook(folder / "figures"), run_colors(runs), FramesWatch()
+    drawn = watch.over(runs)
+    overview = given + overview_figures(book, drawn)
+    own = {run.label: run_figures(book, run, colors[run.label]) for run in runs_with_figures(drawn)}
     sections = [
         protocol_section(runs),
         *metric_sections(runs, fidelity),
@@ -101,13 +106,19 @@ def write_report(
         metrics_section(),
         settings_section(runs),
     ]
-    write_text_atomically(
-        folder / "report.html", _page(title, notes, runs, [part for part in sections if part])
+    page = _page(
+        title,
+        [*notes, *watch.notes()],
+        verdict_banner(runs) + short_section(runs, comparisons),
+        [part for part in sections if part],
     )
+    write_text_atomically(folder / "report.html", page)
+    # Last: until now the page that was there may show them.
+    book.close()
     return folder / "report.html"
 
 
-def _page(title: str, notes: Sequence[str], runs: Sequence[ScoredRun], sections: Sequence[str]) -> str:
+def _page(title: str, notes: Sequence[str], top: str, sections: Sequence[str]) -> str:
     # A browser runs this script and no other, and loads nothing from anywhere.
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
     policy = (
@@ -120,7 +131,7 @@ def _page(title: str, notes: Sequence[str], runs: Sequence[ScoredRun], sections:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<link rel="icon" href="data:,"><title>{escape(title)}</title><style>{STYLE}</style></head>\n'
-        f"<body><main><h1>{escape(title)}</h1>\n{verdict_banner(runs)}\n{said}\n{_contents(sections)}\n"
+        f"<body><main><h1>{escape(title)}</h1>\n{top}\n{said}\n{_contents(sections)}\n"
         + "\n".join(sections)
         + f"\n</main><script>{SCRIPT}</script></body></html>\n"
     )

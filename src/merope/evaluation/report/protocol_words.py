@@ -115,8 +115,8 @@ def _run_row(run: ScoredRun) -> str:
     used = len(result.clips)
     skipped = f"<small>{result.num_skipped} skipped</small>" if result.num_skipped else ""
     missing = f"<small>{result.num_missing} did not come</small>" if result.num_missing else ""
-    frames = _span([clip.num_frames for clip in result.clips])
-    given = _span([clip.first_generated or 0 for clip in result.clips])
+    frames = span([clip.num_frames for clip in result.clips])
+    given = span([clip.first_generated or 0 for clip in result.clips])
     scales = sorted({clip.recovered.scale for clip in run.clips if clip.recovered is not None})
     scale = ", ".join(scales).replace("_", " ") or "-"
     name = estimator_identity(result.settings).get("name", "poses from files")
@@ -128,7 +128,8 @@ def _run_row(run: ScoredRun) -> str:
     )
 
 
-def _span(numbers: Sequence[int]) -> str:
+def span(numbers: Sequence[int]) -> str:
+    """Numbers from the least to the most: 49, or 25 to 49."""
     low, high = min(numbers, default=0), max(numbers, default=0)
     return str(low) if low == high else f"{low} to {high}"
 
@@ -136,8 +137,7 @@ def _span(numbers: Sequence[int]) -> str:
 def _frames_words(runs: Sequence[ScoredRun]) -> str:
     clips = [clip for run in runs for clip in run.result.clips]
     given = any(clip.first_generated for clip in clips)
-    span = _span([clip.num_frames for clip in clips])
-    text = f"T counts all frames of a clip, {span} here"
+    text = f"T counts all frames of a clip, {span([clip.num_frames for clip in clips])} here"
     if given:
         text += (
             ", the given prefix included; figures over generated frames alone stand in tables of their own"

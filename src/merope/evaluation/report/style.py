@@ -41,6 +41,9 @@ dl { display: grid; grid-template-columns: minmax(8rem, max-content) 1fr; gap: .
 dt { font-weight: 600; }
 dd { margin: 0; max-width: 85ch; overflow-wrap: anywhere; }
 dd ul { margin: .2rem 0; }
+#short { margin-bottom: 1.5rem; }
+#short dd > ul:first-child { margin-top: 0; }
+#short dd li { margin: .1rem 0; }
 .unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
 .scroll { position: relative; overflow-x: auto; margin: .75rem 0 1.25rem; }
 .scroll:focus-visible { outline: 2px solid var(--accent); }
@@ -74,6 +77,7 @@ th[aria-sort="ascending"] button::after { content: " ↑"; }
 th[aria-sort="descending"] button::after { content: " ↓"; }
 .controls { display: flex; flex-wrap: wrap; gap: .5rem 1.25rem; align-items: center; font-size: .9rem; }
 .controls[hidden] { display: none; }
+.controls label { display: flex; flex-wrap: wrap; align-items: center; gap: .3rem; min-width: 0; max-width: 100%; }
 .controls input, .controls select { font: inherit; color: inherit; background: var(--page); border: 1px solid var(--dim);
   border-radius: 6px; padding: .25rem .4rem; max-width: 100%; }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 460px), 1fr)); gap: 1.25rem;
