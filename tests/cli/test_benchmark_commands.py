@@ -47,8 +47,38 @@ def test_show_has_protocol_commands_and_the_papers_numbers(capsys):
         "Table 5",
         "Table 7",
     ]
-    assert run(["benchmark", "show", "nuscene-384"]) == 1
-    assert "did you mean 'nuscenes-384'" in capsys.readouterr().err
+    # What is folded stands below its own words.
+    assert "one a line, and\n" + " " * 17 + "shots.json" in printed
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("show nuscene-384", "did you mean 'nuscenes-384'? There are"),
+        ("show wrlds", "There are nuscenes-384"),
+        ("clips nope", "no benchmark 'nope'. There are"),
+        ("clips worlds-4 --out {}/list.txt", "must end in .json or .csv"),
+        ("cases nope --split {} --clips {} --out {}/cases.jsonl", "no benchmark 'nope'"),
+        ("cases worlds-4 --split {} --clips {} --out {}/cases.jsonl", "need no manifest"),
+        (
+            "cases nuscenes-384 --split {}/list.json --clips {} --out {}/cases.jsonl",
+            "no poses to drive along",
+        ),
+        ("held-out --worlds 0", "--worlds must be at least 1"),
+        ("held-out --steps 0", "--steps must be at least 1"),
+        ("metres --worlds -1", "--worlds must be at least 1"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_usage_error_before_any_work(tmp_path, capsys, command, words):
+    (tmp_path / "list.json").write_text("[]")
+    assert run(["benchmark", *command.replace("{}", str(tmp_path)).split()]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_split_that_is_not_there_is_a_failure(tmp_path, capsys):
+    here = ["--split", str(tmp_path / "none"), "--clips", str(tmp_path)]
+    assert run(["benchmark", "cases", "nuscenes-384", *here, "--out", str(tmp_path / "cases.jsonl")]) == 1
+    assert "no such file" in capsys.readouterr().err
 
 
 def test_clips_are_listed_and_written_with_their_digests(root, tmp_path, capsys):

@@ -11,7 +11,15 @@ from merope.cameras import Pinhole
 from merope.evaluation.benchmarks.checking import difference
 from merope.evaluation.benchmarks.registry import NUSCENES_384, PANSHOT_272, PANSHOT_272_METRES
 from merope.evaluation.benchmarks.split_files import write_clip_list
-from tests.evaluation.benchmarks.selections import BENCHMARK, moved, run_clip, scored, select, write_clips
+from tests.evaluation.benchmarks.selections import (
+    BENCHMARK,
+    SMALL,
+    moved,
+    run_clip,
+    scored,
+    select,
+    write_clips,
+)
 from tests.evaluation.trajectories import turning
 
 
@@ -144,6 +152,34 @@ def test_another_estimator_is_a_reason(complete, expected):
 def test_a_clip_of_another_kind_is_a_reason(complete, expected, changes, words):
     run = with_clip(complete, 3, **changes)
     assert words.format(run.clips[3].clip_id) in only_reason(run, expected)
+
+
+def test_a_lens_is_held_against_that_of_the_split(complete, expected):
+    def with_lens(fov_x_deg):
+        lens = Pinhole.from_fov(fov_x_deg=fov_x_deg, height=288, width=512)
+        return tuple(replace(clip, lens=lens) for clip in expected)
+
+    assert BENCHMARK.verdict(complete, with_lens(70.0)).comparable
+    assert "12 clips are of another lens than the split's" in only_reason(complete, with_lens(70.1))
+    # A clip's own lens may be for other frames; then its size alone is held against the benchmark's.
+    other = tuple(replace(clip, lens=SMALL) for clip in expected)
+    assert BENCHMARK.verdict(complete, other).comparable
+
+
+def test_a_name_that_two_clips_share_is_none(clips, expected):
+    shared = tuple(replace(clip, also=("a/left", clip.also[0])) for clip in expected)
+    assert BENCHMARK.verdict(
+        scored([replace(clips[0], clip_id=expected[0].also[0]), *clips[1:]]), shared
+    ).comparable
+    run = scored([replace(clips[0], clip_id="a/left"), *clips[1:]])
+    reasons = BENCHMARK.verdict(run, shared).reasons
+    assert reasons == (
+        f"1 of 12 clips are missing: {clips[0].clip_id}.",
+        "a/left is no clip of the split.",
+    )
+    # A clip's first name is its own, whatever another is called beside.
+    first = replace(expected[1], also=(expected[0].clip_id,))
+    assert BENCHMARK.verdict(scored(clips), (expected[0], first, *expected[2:])).comparable
 
 
 def test_commands_in_another_unit_are_a_reason(complete, expected):

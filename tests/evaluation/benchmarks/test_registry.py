@@ -65,6 +65,12 @@ def test_any_number_of_worlds_is_a_benchmark():
             find_benchmark(name)
 
 
+def test_what_a_user_brings_stands_in_the_commands():
+    for benchmark in BENCHMARKS.values():
+        assert all(any(word in step for step in benchmark.steps) for word in benchmark.yours), benchmark.name
+    assert set(find_benchmark("nuscenes-384").yours) == {"data/nuscenes", "run/model", "vggt-omega.pt"}
+
+
 def test_an_unknown_name_gives_the_closest():
     with pytest.raises(ValueError, match="did you mean 'nuscenes-384'"):
         find_benchmark("nuscene384")

@@ -13,7 +13,7 @@ from merope.data.selection.splits import SplitError, read_split
 from merope.evaluation.benchmarks.registry import PANSHOT_272
 from merope.evaluation.benchmarks.split_files import base_clips, case_name, write_clip_list
 from merope.generation.manifest import require_name
-from tests.evaluation.benchmarks.selections import BENCHMARK, CASES, select, write_clips
+from tests.evaluation.benchmarks.selections import BENCHMARK, CASES, SMALL, select, write_clips
 
 PANSHOT = replace(PANSHOT_272, num_clips=6, num_frames=49, fps=12.0, unit="m")
 """panshot-272 of the size of these clips."""
@@ -79,11 +79,29 @@ def test_names_alone_are_driven_along_every_trajectory(tmp_path):
     assert [clip.clip_id for clip in BENCHMARK.expected(tmp_path / "drives.json")] == names
 
 
+def test_byte_order_marks_and_windows_newlines_change_nothing(tmp_path):
+    texts = {
+        "a.txt": "\ufeffscene 1@3\r\nfront/scene-2\r\n\r\n",
+        "a.json": '\ufeff["scene 1@3",\r\n"front/scene-2"]',
+        "a.csv": "\ufeffclip_id,group\r\nscene 1@3,all\r\nfront/scene-2,all\r\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_bytes(text.encode())
+        cases = [clip.clip_id for clip in BENCHMARK.expected(tmp_path / name)][::3]
+        assert cases == ["scene-1-3/original", "front-scene-2/original"], name
+
+
+def test_a_list_is_written_as_what_is_read(expected, tmp_path):
+    with pytest.raises(ValueError, match=r"\.json or \.csv"):
+        write_clip_list(tmp_path / "list.txt", BENCHMARK, expected)
+
+
 def test_a_folder_of_clips_is_a_split_of_a_benchmark_without_turns(root):
     found = PANSHOT.expected(root / "clips")
     assert [clip.clip_id for clip in found][:1] == ["scene-0000_CAM_FRONT-00000/original"]
     assert found[0].also == ("scene-0000_CAM_FRONT@00000", "scene-0000_CAM_FRONT@00000/original")
     assert len(found) == 6 and len({clip.digest for clip in found}) == 6
+    assert found[0].lens == SMALL
     with pytest.raises(SplitError, match="merope data select"):
         BENCHMARK.expected(root / "clips")
     with pytest.raises(SplitError, match=r"need 6\.7 s"):
@@ -106,6 +124,13 @@ def test_a_selection_without_turns_is_refused(root, tmp_path):
     ("name", "text", "words"),
     [
         ("a.json", "{", "it is not JSON"),
+        ("a.json", "null", "must hold a list"),
+        ("a.JSON", "3", "must hold a list"),
+        ("a.txt", b"caf\xe9", "not UTF-8"),
+        ("a.csv", "a\n".encode("utf-16"), "not UTF-8"),
+        ("a.csv", 'clip_id\n"abc\n', "line 1: unexpected end"),
+        ("a.csv", "clip_id\n" + 140_000 * "a", "no table that can be read"),
+        ("a.json", '[{"clip_id": "a", "num_frames": "' + 5000 * "9" + '"}]', "no count of frames"),
         ("a.json", '{"format": "other"}', "is no split"),
         (
             "a.json",
@@ -123,7 +148,7 @@ def test_a_selection_without_turns_is_refused(root, tmp_path):
     ],
 )
 def test_a_file_that_is_no_split_is_refused(name, text, words, tmp_path):
-    (tmp_path / name).write_text(text)
+    (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(SplitError, match=words):
         BENCHMARK.expected(tmp_path / name)
 

@@ -3,9 +3,12 @@
 import hashlib
 from dataclasses import replace
 
+import pytest
 import torch
 
+from merope.cameras import Pinhole
 from merope.cli import street
+from merope.data.selection.splits import SplitError
 from merope.evaluation.benchmarks.registry import find_benchmark
 from merope.evaluation.benchmarks.worlds import held_out_commands, shipped_estimator_sha256, with_variants
 from merope.evaluation.estimators.base import Recovered
@@ -54,6 +57,28 @@ def test_more_worlds_begin_with_the_same_ones():
     few, many = (find_benchmark(f"worlds-{count}").expected() for count in (2, 5))
     assert [(clip.clip_id, clip.digest) for clip in few] == [(c.clip_id, c.digest) for c in many[:6]]
     assert len(many) == 15 == find_benchmark("worlds-5").num_clips
+
+
+def test_a_split_that_would_be_ignored_is_refused(tmp_path):
+    with pytest.raises(SplitError, match=r"worlds-2 takes no split.*worlds-2-kitti"):
+        find_benchmark("worlds-2").expected(tmp_path)
+
+
+def test_another_lens_is_another_benchmark():
+    benchmark = find_benchmark("worlds-1")
+    expected = benchmark.expected()
+    assert expected[0].lens == street.spec_lens(SPEC)
+    network = NetworkEstimator.load(SHIPPED_WEIGHTS)
+    run = worlds_run(expected, estimator="network", estimator_identity=network.identity())
+    wide = Pinhole.from_fov(fov_x_deg=90.5, height=SPEC.height, width=SPEC.width)
+    changed = replace(run, clips=(replace(run.clips[0], lens=wide), *run.clips[1:]))
+    (reason,) = benchmark.verdict(changed, expected).reasons
+    name = run.clips[0].clip_id
+    # At 45 degrees from the axis the ray moves by the change of half the field of view.
+    wanted = (
+        f"1 clip is of another lens than a pinhole of 90 degrees: {name} (rays up to 0.25 degrees apart)."
+    )
+    assert reason == wanted
 
 
 def test_the_protocol_is_that_of_the_shipped_models():

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from merope.cli.benchmark.naming import named_benchmark
+from merope.cli.usage import UsageError
+
 if TYPE_CHECKING:
     from merope.data.clips.clip import Clip
     from merope.evaluation.benchmarks.benchmark import Benchmark
 
 
 def cases(
-    name: Annotated[str, tyro.conf.Positional],
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")],
     *,
     split: Path,
     clips: tuple[Path, ...],
@@ -26,16 +29,19 @@ def cases(
     Paths in the manifest are relative to its folder. Videos then have the names that the benchmark expects.
 
     Args:
-        name: The benchmark.
+        name: The benchmark; `merope benchmark list` has them.
         split: The folder that `merope data select` wrote; for PanShot the folder of clips.
         clips: Folders of clips, as `merope data convert` writes them, in which the clips of the split are.
         out: File that is written, one case a line (.jsonl).
         prompt: What the videos show, in place of each clip's own caption.
     """
-    from merope.evaluation.benchmarks.registry import find_benchmark
     from merope.files import write_text_atomically
 
-    benchmark = find_benchmark(name)
+    benchmark = named_benchmark(name)
+    if benchmark.name.startswith("worlds-"):
+        raise UsageError(
+            f"the videos of {name} need no manifest: `merope benchmark held-out` makes and scores them."
+        )
     base = out.resolve().parent
     lines = [json.dumps(_case(each, clips, base, benchmark, prompt)) for each in _wanted(split)]
     write_text_atomically(out, "\n".join(lines) + "\n")
@@ -67,6 +73,10 @@ def _wanted(split: Path) -> list[_Wanted]:
         return [
             _Wanted(clip_id=name, source=None, case=case_name(name), poses=None) for name in clip_ids(split)
         ]
+    if split.exists() and file.name != "split.json":
+        raise UsageError(
+            f"--split {split} has no poses to drive along: give the folder that `merope data select` wrote, or of clips."
+        )
     listed = read_split(file)
     return [
         _Wanted(

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from merope.cli.benchmark.naming import named_benchmark, require_positive
 from merope.cli.extras import require
 
 if TYPE_CHECKING:
@@ -39,11 +40,12 @@ def held_out(
         steps: Denoising steps.
         weights: Folder with other weights.
     """
+    require_positive(worlds=worlds, steps=steps)
+    benchmark = named_benchmark(f"worlds-{worlds}" + ("-kitti" if kitti else ""))
     require("matplotlib", purpose="the report's figures")
     from tqdm import tqdm
 
     from merope.cli import street
-    from merope.evaluation.benchmarks.registry import find_benchmark
     from merope.evaluation.benchmarks.worlds import held_out_commands, with_variants
     from merope.evaluation.report.page import write_report
     from merope.files import write_text_atomically
@@ -53,7 +55,6 @@ def held_out(
     estimator = street.load_estimator(folder)
     output = output or Path("out") / "held-out"
     spec = models["merope"].spec
-    benchmark = find_benchmark(f"worlds-{worlds}" + ("-kitti" if kitti else ""))
     expected = benchmark.expected(kitti)
     clips = [
         clip

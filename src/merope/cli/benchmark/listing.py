@@ -6,6 +6,8 @@ from typing import Annotated
 
 import tyro
 
+from merope.cli.benchmark.naming import named_benchmark
+
 # Lines of the protocol are folded to this width.
 _WIDTH = 110
 
@@ -31,7 +33,9 @@ def list_benchmarks(*, json: bool = False) -> None:
     print("\nworlds-N and worlds-N-kitti are there for any number of worlds N.")
 
 
-def show(name: Annotated[str, tyro.conf.Positional], *, json: bool = False) -> None:
+def show(
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")], *, json: bool = False
+) -> None:
     """Say a benchmark's protocol, what its split file holds, the commands from data to the table, and the paper's numbers.
 
     Args:
@@ -39,9 +43,8 @@ def show(name: Annotated[str, tyro.conf.Positional], *, json: bool = False) -> N
         json: Print one JSON object.
     """
     from merope.evaluation.benchmarks.published import published_tables
-    from merope.evaluation.benchmarks.registry import find_benchmark
 
-    benchmark = find_benchmark(name)
+    benchmark = named_benchmark(name)
     tables = published_tables(name)
     if json:
         published = [{"title": table.title, "source": table.source, "rows": table.rows} for table in tables]
@@ -49,29 +52,38 @@ def show(name: Annotated[str, tyro.conf.Positional], *, json: bool = False) -> N
         return
     for line in benchmark.describe().splitlines():
         print(_folded(line))
-    print("\ncommands\n")
+    print("\ncommands, in this order\n")
     for step in benchmark.steps:
         print(f"  {step}")
+    if benchmark.yours:
+        print("\nyours in them\n")
+        width = max(map(len, benchmark.yours))
+        for word, meaning in benchmark.yours.items():
+            print(_folded(f"  {word:<{width}}  {meaning}"))
     for table in tables:
         print(f"\n{table.source}: {table.title}\n")
         print(_grid(table.columns, table.rows))
 
 
 def clips(
-    name: Annotated[str, tyro.conf.Positional], *, split: Path | None = None, out: Path | None = None
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")],
+    *,
+    split: Path | None = None,
+    out: Path | None = None,
 ) -> None:
     """List the clips of a complete run, with the digests of their commands; the file stands for the split.
 
     Args:
-        name: The benchmark.
+        name: The benchmark; `merope benchmark list` has them.
         split: Its split file or folder, where it needs one.
         out: File that is written, .json or .csv; without it the list is printed.
     """
     from merope.cli.usage import UsageError
-    from merope.evaluation.benchmarks.registry import find_benchmark
     from merope.evaluation.benchmarks.split_files import write_clip_list
 
-    benchmark = find_benchmark(name)
+    if out is not None and out.suffix not in (".json", ".csv"):
+        raise UsageError(f"--out must end in .json or .csv, by which it is read again; got {out}.")
+    benchmark = named_benchmark(name)
     expected = benchmark.expected(split)
     if not expected:
         raise UsageError(f"{name} needs --split: {benchmark.split}.")
@@ -87,11 +99,13 @@ def clips(
 
 
 def _folded(line: str) -> str:
+    """A name and words, folded behind the name."""
     import textwrap
 
-    head, _, words = line.partition("  ")
-    column = len(line) - len(words.lstrip()) if words else 0
-    return textwrap.fill(line, _WIDTH, subsequent_indent=" " * column if head else "", break_long_words=False)
+    margin = len(line) - len(line.lstrip())
+    _, gap, words = line[margin:].partition("  ")
+    column = len(line) - len(words.lstrip()) if gap else 0
+    return textwrap.fill(line, _WIDTH, subsequent_indent=" " * column, break_long_words=False)
 
 
 def _grid(columns: tuple[str, ...], rows: dict[str, dict[str, float]]) -> str:

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from merope.cli.benchmark.naming import require_positive
 from merope.cli.extras import require
 
 
@@ -20,6 +21,7 @@ def metres(
         steps: Denoising steps.
         weights: Folder with other weights.
     """
+    require_positive(worlds=worlds, steps=steps)
     require("matplotlib", purpose="the plot of metres")
     import numpy as np
     from tqdm import tqdm

@@ -1,10 +1,11 @@
 """`Benchmark`: an evaluation that has a name. Which clips, how long, which estimator, which averages."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from merope.cameras import CameraModel
 from merope.evaluation.benchmarks.verdict import Verdict
 from merope.evaluation.protocol import SPECS
 from merope.evaluation.runs.run import ScoredRun
@@ -29,6 +30,8 @@ class ExpectedClip:
     """Kind of motion, such as the cluster of a split."""
     commanded: Poses | None = field(default=None, repr=False)
     """The commanded poses themselves, where the split has them."""
+    lens: CameraModel | None = field(default=None, repr=False)
+    """Its lens, where the split has it."""
     also: tuple[str, ...] = ()
     """Other names that this clip goes by, such as that of its pose file."""
 
@@ -77,6 +80,8 @@ class Benchmark:
     """What its source leaves open and this project decided."""
     steps: tuple[str, ...]
     """Command lines from data to the table."""
+    yours: Mapping[str, str] = field(default_factory=dict)
+    """What in them a user has to bring or to name, in words."""
     expect: Expect = field(repr=False)
     estimator_sha256: Callable[[], str] | None = field(default=None, repr=False)
     """Gives the hash of the weights that the estimator must have; None where any that go by its name will do."""
@@ -167,4 +172,5 @@ class Benchmark:
             "needs_split": self.needs_split,
             "words": words,
             "steps": list(self.steps),
+            "yours": dict(self.yours),
         }

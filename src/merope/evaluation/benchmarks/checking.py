@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
+from merope.cameras import CameraModel
+from merope.data.lenses.facts import compare_lenses
 from merope.evaluation.benchmarks.benchmark import NO_SPLIT, Benchmark, ExpectedClip
 from merope.evaluation.command_digest import digest_of_command
 from merope.evaluation.runs.run import RunClip, ScoredRun
@@ -11,6 +13,10 @@ from merope.geometry.poses import Poses
 TOLERANCE = 1e-6
 """Difference of two relative poses, in metres (or units) and in entries of rotation matrices, that is none."""
 
+LENS_TOLERANCE_DEG = 0.01
+"""Angle between the rays of two lenses that is none: a tenth of a pixel of 512 over 70 degrees."""
+
+_GRID = 9
 _MOST_NAMED = 5
 _Pair = tuple[RunClip, ExpectedClip]
 
@@ -20,7 +26,7 @@ def reasons_against(
 ) -> tuple[list[str], int]:
     """Sentences that each say why the run is not comparable, none where it is; and how many expected clips were scored."""
     reasons: list[str] = []
-    by_name = {name: clip for clip in expected for name in (clip.clip_id, *clip.also)}
+    by_name = _by_name(expected)
     known = [(clip, by_name[clip.clip_id]) for clip in run.clips if clip.clip_id in by_name]
     scored = {by_name[clip.clip_id].clip_id for clip in run.result.clips if clip.clip_id in by_name}
     if not expected:
@@ -61,6 +67,13 @@ def difference(commanded: Poses, expected: Poses) -> str | None:
     return f"from frame {frame} on, centres by up to {centers:.3g} {lengths}, rotation entries by {rotations:.3g}"
 
 
+def _by_name(expected: Sequence[ExpectedClip]) -> dict[str, ExpectedClip]:
+    """Clips by all of their names; another name that two share, such as those of two sources, is none."""
+    shared = Counter(name for clip in expected for name in clip.also)
+    found = {name: clip for clip in expected for name in clip.also if shared[name] == 1}
+    return found | {clip.clip_id: clip for clip in expected}
+
+
 def _unnamed(benchmark: Benchmark, clip: RunClip) -> ExpectedClip:
     return ExpectedClip(clip_id=clip.clip_id, num_frames=benchmark.num_frames, digest=None)
 
@@ -79,9 +92,8 @@ def _wrong_clips(
     if missing:
         reasons.append(f"{len(missing)} of {len(expected)} clips are missing: {_named(missing)}.")
     names = {clip.clip_id for clip, _ in known}
-    extra = [clip.clip_id for clip in run.clips if clip.clip_id not in names]
-    extra += [clip.clip_id for clip in run.result.clips if clip.clip_id not in {*names, *extra}]
-    if extra:
+    came = dict.fromkeys([clip.clip_id for clip in run.clips] + [clip.clip_id for clip in run.result.clips])
+    if extra := [name for name in came if name not in names]:
         reasons.append(_count(extra, "is no clip of the split", "are no clips of the split") + ".")
     times = Counter(wanted.clip_id for _, wanted in known)
     if twice := [name for name, count in times.items() if count > 1]:
@@ -118,6 +130,13 @@ def _wrong_frames(benchmark: Benchmark, pairs: Sequence[_Pair]) -> list[str]:
         came = (clip.lens.height, clip.lens.width)
         return None if came == (benchmark.height, benchmark.width) else f"{came[0]} x {came[1]}"
 
+    def lens(clip: RunClip, expected: ExpectedClip) -> str | None:
+        if clip.lens is None or expected.lens is None:
+            return None
+        if (clip.lens.height, clip.lens.width) != (expected.lens.height, expected.lens.width):
+            return None
+        return _lens_difference(clip.lens, expected.lens)
+
     def unit(clip: RunClip, expected: ExpectedClip) -> str | None:
         return None if clip.commanded.unit == benchmark.unit else clip.commanded.unit
 
@@ -126,8 +145,19 @@ def _wrong_frames(benchmark: Benchmark, pairs: Sequence[_Pair]) -> list[str]:
         *check("number of given frames", str(benchmark.prefix_frames), prefix),
         *check("frame rate", f"{benchmark.fps:g} Hz", rate),
         *check("frame size", f"{benchmark.height} x {benchmark.width}", size),
+        *check("lens", "the split's" if benchmark.needs_split else benchmark.lens, lens),
         *check("unit", benchmark.unit, unit),
     ]
+
+
+def _lens_difference(lens: CameraModel, expected: CameraModel) -> str | None:
+    try:
+        found = compare_lenses(expected, lens, columns=_GRID, rows=_GRID)
+    except ValueError as error:
+        return f"not comparable: {error}"
+    if found.max_deg <= LENS_TOLERANCE_DEG and not found.num_one_sided:
+        return None
+    return f"rays up to {found.max_deg:.3g} degrees apart"
 
 
 def _wrong_commands(known: Sequence[_Pair]) -> list[str]:

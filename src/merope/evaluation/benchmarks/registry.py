@@ -13,6 +13,11 @@ _DRIVING_SCALE = (
     "tr after the least-squares scale s* (Eq. 37); CamMC after dividing each path by its largest distance from the first "
     "frame (Eq. 38); rot and AUC know no scale"
 )
+_MODEL = (
+    "a trained adapter (`merope train finetune`); videos of each model go to a folder of their own, and `merope evaluate` "
+    "takes several"
+)
+_WEIGHTS = "weights of VGGT-Omega, docs/estimators.md; --floor measures its own error on true frames"
 _WORST = "a clip without a recovered camera counts as the worst possible answer; none is left out"
 
 NUSCENES_384 = Benchmark(
@@ -36,7 +41,7 @@ NUSCENES_384 = Benchmark(
     ),
     scale=_DRIVING_SCALE,
     on_failure=_WORST,
-    fidelity="nuscenes-512, which is of other clips",
+    fidelity="`merope fidelity --preset nuscenes-512`, of 512 other clips",
     split=(
         "the folder that `merope data select --count 128` writes (split.json and poses/), or a list of 384 clips with "
         "digests of their commands (`merope benchmark clips`)"
@@ -57,6 +62,11 @@ NUSCENES_384 = Benchmark(
         "merope evaluate videos/merope --estimator vggt-omega --weights vggt-omega.pt --device cuda --floor clips/val "
         "--benchmark nuscenes-384 --split evaluation --out report",
     ),
+    yours={
+        "data/nuscenes": "nuScenes' files; in it splits.json, a JSON object with the names of the scenes of val",
+        "run/model": _MODEL,
+        "vggt-omega.pt": _WEIGHTS,
+    },
     expect=expected_of_split,
 )
 
@@ -98,6 +108,14 @@ PANSHOT_272 = Benchmark(
         "merope evaluate videos/merope --estimator vggt-omega --weights vggt-omega.pt --device cuda --floor clips/panshot "
         "--benchmark panshot-272 --split clips/panshot --out report",
     ),
+    yours={
+        "data/panshot": (
+            "PanShot's files; in it test.txt, the 272 names of the official list, one a line, and shots.json, lenses and "
+            "captions (docs/data.md)"
+        ),
+        "run/model": _MODEL,
+        "vggt-omega.pt": _WEIGHTS,
+    },
     expect=expected_of_split,
 )
 
@@ -159,6 +177,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             title="the small preset on 64 procedural streets, every second one driven along KITTI; three drives each",
             split="the folder of KITTI odometry poses (00.txt, 04.txt, 06.txt and 09.txt)",
             steps=("merope benchmark held-out --worlds 64 --kitti poses --output out/held-out",),
+            yours={"poses": "the folder of KITTI odometry poses"},
         ),
     )
 }
@@ -184,7 +203,8 @@ def find_benchmark(name: str) -> Benchmark:
         )
     names = [*BENCHMARKS, "worlds-N"]
     close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}? " if close else ""
+    hint = f"; did you mean {close[0]!r}?" if close else "."
     raise ValueError(
-        f"there is no benchmark {name!r}; {hint}There are {', '.join(BENCHMARKS)}, and worlds-N for any number of worlds."
+        f"there is no benchmark {name!r}{hint} There are {', '.join(BENCHMARKS)}, and worlds-N for any number N of worlds "
+        "up to 99999."
     )

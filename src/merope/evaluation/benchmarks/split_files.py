@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from merope.cameras import CameraModel
 from merope.data.clips.folder import clip_ids
 from merope.data.foreign_files.strict_json import parse_json
+from merope.data.lenses.files import read_lens
 from merope.data.poses.command_files import read_command
 from merope.data.selection.splits import FORMAT as SPLIT_FORMAT
 from merope.data.selection.splits import Split, SplitError, read_split
@@ -22,6 +24,7 @@ from merope.geometry.poses import Poses
 
 CLIPS_FORMAT = "merope-benchmark-clips-1"
 _COLUMNS = ("clip_id", "num_frames", "digest", "group")
+_COUNT = re.compile(r"[1-9][0-9]{0,8}")
 _DIGEST = re.compile(r"[0-9a-f]{16}")
 
 
@@ -48,15 +51,24 @@ def expected_of_split(benchmark: Benchmark, split: Path | None) -> tuple[Expecte
     if split.is_dir() and not (split / "split.json").is_file():
         return _of_clips(benchmark, split)
     file = split / "split.json" if split.is_dir() else split
-    content = _json(file) if file.suffix == ".json" else None
+    text = _text(file)
+    if file.suffix.lower() != ".json":
+        return _of_list(benchmark, file, _rows(file, text))
+    content = _json(file, text)
     if isinstance(content, dict) and content.get("format") == SPLIT_FORMAT:
         return _of_selection(benchmark, file, read_split(file))
-    return _of_list(benchmark, file, content)
+    return _of_list(benchmark, file, _entries(file, content, benchmark))
 
 
 def write_clip_list(path: str | Path, benchmark: Benchmark, clips: Sequence[ExpectedClip]) -> None:
-    """Write the clips with their digests, as a small file that stands for a split; .csv, or JSON."""
+    """Write the clips with their digests, as a small file that stands for a split.
+
+    Raises:
+        ValueError: if the name ends in neither .json nor .csv, by which it is read again.
+    """
     path = Path(path)
+    if path.suffix not in (".json", ".csv"):
+        raise ValueError(f"a list of clips is .json or .csv; got {path}.")
     rows = [{name: getattr(clip, name) for name in _COLUMNS} for clip in clips]
     if path.suffix == ".csv":
         text = io.StringIO()
@@ -130,14 +142,16 @@ def _of_clips(benchmark: Benchmark, folder: Path) -> tuple[ExpectedClip, ...]:
             benchmark,
             f"{case_name(name)}/original",
             _command(benchmark, folder / name / "poses.json"),
+            lens=read_lens(path) if (path := folder / name / "lens.json").is_file() else None,
             also=(name, f"{name}/original"),
         )
         for name in names
     )
 
 
-def _of_list(benchmark: Benchmark, file: Path, content: Any) -> tuple[ExpectedClip, ...]:
-    entries = _entries(file, content, benchmark)
+def _of_list(
+    benchmark: Benchmark, file: Path, entries: Sequence[Mapping[str, Any]]
+) -> tuple[ExpectedClip, ...]:
     clips = []
     for number, entry in enumerate(entries):
         name, digest, frames = entry.get("clip_id"), entry.get("digest") or None, entry.get("num_frames")
@@ -149,7 +163,7 @@ def _of_list(benchmark: Benchmark, file: Path, content: Any) -> tuple[ExpectedCl
             )
         if frames in (None, ""):
             frames = benchmark.num_frames
-        if not str(frames).isdecimal() or int(frames) < 1:
+        if not _COUNT.fullmatch(str(frames)):
             raise SplitError(f"{file}: num_frames of {name} is {frames!r:.40} and no count of frames.")
         case, _, variant = name.rpartition("/")
         full = case and variant in benchmark.variants
@@ -176,17 +190,23 @@ def _of_list(benchmark: Benchmark, file: Path, content: Any) -> tuple[ExpectedCl
     return tuple(clips)
 
 
+def _rows(file: Path, text: str) -> list[Mapping[str, Any]]:
+    """The entries of a table, or of a name a line."""
+    if file.suffix.lower() != ".csv":
+        return [{"clip_id": line.strip()} for line in text.splitlines() if line.strip()]
+    table = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        names = table.fieldnames or ()
+        rows: list[Mapping[str, Any]] = list(table)
+    except csv.Error as error:
+        raise SplitError(f"{file} is no table that can be read: line {table.line_num}: {error}.") from None
+    if "clip_id" not in names:
+        raise SplitError(f"{file} needs a first line of names with clip_id, such as {','.join(_COLUMNS)}.")
+    return rows
+
+
 def _entries(file: Path, content: Any, benchmark: Benchmark) -> list[Mapping[str, Any]]:
-    if content is None:
-        text = file.read_text(encoding="utf-8-sig")
-        if file.suffix != ".csv":
-            return [{"clip_id": line.strip()} for line in text.splitlines() if line.strip()]
-        table = csv.DictReader(io.StringIO(text))
-        if "clip_id" not in (table.fieldnames or ()):
-            raise SplitError(
-                f"{file} needs a first line of names with clip_id, such as {','.join(_COLUMNS)}."
-            )
-        return list(table)
+    """The entries of a JSON file."""
     if isinstance(content, dict):
         if content.get("format") != CLIPS_FORMAT:
             raise SplitError(
@@ -204,9 +224,16 @@ def _entries(file: Path, content: Any, benchmark: Benchmark) -> list[Mapping[str
     return entries
 
 
-def _json(file: Path) -> Any:
+def _text(file: Path) -> str:
     try:
-        return parse_json(file.read_bytes().decode("utf-8-sig"))
+        return file.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SplitError(f"{file} is no split: it is not UTF-8 text ({error}).") from None
+
+
+def _json(file: Path, text: str) -> Any:
+    try:
+        return parse_json(text)
     except (ValueError, RecursionError) as error:
         raise SplitError(f"{file} is no split: it is not JSON ({error}).") from None
 
@@ -226,7 +253,13 @@ def _command(benchmark: Benchmark, path: Path) -> Poses:
 
 
 def _clip(
-    benchmark: Benchmark, name: str, poses: Poses | None, *, also: tuple[str, ...], group: str = "all"
+    benchmark: Benchmark,
+    name: str,
+    poses: Poses | None,
+    *,
+    also: tuple[str, ...],
+    group: str = "all",
+    lens: CameraModel | None = None,
 ) -> ExpectedClip:
     return ExpectedClip(
         clip_id=name,
@@ -234,5 +267,6 @@ def _clip(
         digest=None if poses is None else digest_of_command(poses),
         group=group,
         commanded=poses,
+        lens=lens,
         also=tuple(other for other in also if other != name),
     )

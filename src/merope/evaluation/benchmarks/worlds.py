@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from merope.adapters.spec import VideoSpec
+from merope.cameras import Pinhole
 from merope.data.poses.files import read_poses
+from merope.data.selection.splits import SplitError
 from merope.errors import TrajectoryError
 from merope.evaluation.benchmarks.benchmark import Benchmark, ExpectedClip
 from merope.evaluation.command_digest import digest_of_command
@@ -19,6 +21,7 @@ from merope.worlds.drives import random_drive
 from merope.worlds.seeds import HELD_OUT_SEED
 
 KITTI_SEQUENCES = ("00", "04", "06", "09")
+FOV_X_DEG = 90.0
 VARIANTS = ("original", "left", "right")
 # A command shorter than this says little about control: CamMC divides by the longest offset.
 SHORTEST_PATH = 5.0
@@ -44,8 +47,17 @@ def with_variants(poses: Poses, spec: VideoSpec) -> dict[str, Poses]:
 
 
 def expected_worlds(benchmark: Benchmark, split: Path | None) -> tuple[ExpectedClip, ...]:
-    """The clips of worlds-N, which follow from N; ``split`` is the folder of KITTI poses where half follow KITTI."""
+    """The clips of worlds-N, which follow from N; ``split`` is the folder of KITTI poses where half follow KITTI.
+
+    Raises:
+        SplitError: if there is a split, and the benchmark takes none.
+    """
     along_kitti = benchmark.name.endswith("-kitti")
+    if split is not None and not along_kitti:
+        raise SplitError(
+            f"{benchmark.name} takes no split, and {split} was given: its clips follow from its name. Leave it out "
+            f"(--split), or say {benchmark.name}-kitti with the folder of KITTI poses."
+        )
     if along_kitti and split is None:
         return ()
     spec = VideoSpec(
@@ -55,6 +67,7 @@ def expected_worlds(benchmark: Benchmark, split: Path | None) -> tuple[ExpectedC
         prefix_frames=benchmark.prefix_frames,
         fps=benchmark.fps,
     )
+    lens = Pinhole.from_fov(fov_x_deg=FOV_X_DEG, height=benchmark.height, width=benchmark.width)
     commands = held_out_commands(
         benchmark.num_clips // len(VARIANTS), spec, kitti=split if along_kitti else None
     )
@@ -65,6 +78,7 @@ def expected_worlds(benchmark: Benchmark, split: Path | None) -> tuple[ExpectedC
             digest=digest_of_command(poses),
             group=variant,
             commanded=poses,
+            lens=lens,
         )
         for name, _, base in commands
         for variant, poses in with_variants(base, spec).items()
