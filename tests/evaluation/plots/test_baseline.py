@@ -1,9 +1,12 @@
 """Errors against distance: the pairs, their errors counted a second way, and the bins."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+from merope.evaluation.estimators.base import Recovered
 from merope.evaluation.metrics.paper import Aligned
 from merope.evaluation.plots.baseline import (
     draw_errors_by_baseline,
@@ -11,8 +14,10 @@ from merope.evaluation.plots.baseline import (
     pair_errors_by_distance,
     quartiles_by_bin,
 )
+from merope.evaluation.runs.run import RunClip
+from merope.evaluation.runs.scored import score_run
 from tests.evaluation.report.synthetic import run
-from tests.evaluation.trajectories import perturbed, straight, wandering
+from tests.evaluation.trajectories import perturbed, straight, turning, wandering
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'merope[plot]'")
 
@@ -108,3 +113,34 @@ def test_the_figure_has_three_logarithmic_axes_in_metres():
 def test_without_motion_there_is_no_figure():
     one = run("a", num_clips=1, failed_clip=0, with_frames=False)
     assert draw_errors_by_baseline([one], {"a": "#0072B2"}) is None
+
+
+def test_points_in_the_figure_are_medians_of_bins_counted_by_hand():
+    one = run("a", num_clips=2, turn_deg=4.0, with_frames=False)
+    figure = draw_errors_by_baseline([one], {"a": "#0072B2"})
+    pairs = np.concatenate([by_hand(clip.commanded, clip.recovered.poses) for clip in one.clips])
+    low, high = np.quantile(pairs[:, 0].astype(np.float32), 0.01), pairs[:, 0].max()
+    edges = low * (high / low) ** (np.arange(13) / 12)
+    edges[-1] *= 1 + 1e-5
+    for axes, error in zip(figure.axes, pairs[:, 1:].T, strict=True):
+        wanted = []
+        for left, right in pairwise(edges):
+            # Lengths on an edge fall to either side by a rounding; 1e-6 of the length decides as float32 does.
+            own = error[(pairs[:, 0] >= left * (1 - 1e-6)) & (pairs[:, 0] < right * (1 - 1e-6))]
+            if len(own) >= 8:
+                wanted.append([np.sqrt(left * right), np.median(own)])
+        np.testing.assert_allclose(axes.lines[0].get_xydata(), wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_distances_are_written_in_plain_numbers():
+    one = run("a", num_clips=2, with_frames=False)
+    axes = draw_errors_by_baseline([one], {"a": "#0072B2"}).axes[0]
+    axes.figure.canvas.draw()
+    shown = [label.get_text() for label in axes.get_xticklabels(which="both") if label.get_text()]
+    assert {"2", "5", "10"} <= set(shown)
+
+
+def test_fewer_pairs_than_a_bin_needs_are_no_figure():
+    commanded = turning(3)
+    clip = RunClip(clip_id="a", commanded=commanded, recovered=Recovered.complete(perturbed(commanded, 1)))
+    assert draw_errors_by_baseline([score_run([clip], label="a")], {"a": "#0072B2"}) is None

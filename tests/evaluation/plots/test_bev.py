@@ -7,9 +7,10 @@ import pytest
 from PIL import Image
 
 from merope.errors import MissingDependency
-from merope.evaluation.plots.bev import draw_bev, draw_bevs, plot_bev
+from merope.evaluation.plots.bev import draw_bev, draw_bevs, draw_paths_on, plot_bev
+from merope.evaluation.plots.canvas import new_figure
 from tests.evaluation.report.synthetic import run
-from tests.evaluation.trajectories import perturbed, straight, turning
+from tests.evaluation.trajectories import perturbed, straight, turning, wandering
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'merope[plot]'")
 
@@ -90,3 +91,34 @@ def test_several_clips_are_drawn_with_every_run_that_recovered_them():
         assert across == pytest.approx(along, rel=0.01)
     with pytest.raises(ValueError, match="no run holds clip 'scene-9'"):
         draw_bevs(runs, ["scene-9"], {})
+
+
+def test_what_is_drawn_are_the_centres_in_the_first_cameras_frame():
+    commanded, estimate = wandering(9, 1), wandering(9, 2)
+    axes = draw_bev(commanded, {"a": estimate}).axes[0]
+    for line, poses in zip(axes.lines[:2], (commanded, estimate), strict=True):
+        T = poses.T_world_cam.numpy()
+        # x to the right and z ahead, of inv(T_0) T_t: by linear algebra, not by the library's rebasing.
+        centers = np.stack([np.linalg.solve(T[0], pose)[:3, 3] for pose in T])
+        np.testing.assert_allclose(line.get_xydata(), centers[:, [0, 2]], atol=1e-9)
+
+
+def test_a_run_may_be_called_anything(tmp_path):
+    clip = run("a", num_clips=1, with_frames=False).clips[0]
+    labels = ["_hidden", "cost $x_1$ and $\\broken{$", "two\nlines", "very " * 40 + "long"]
+    runs = [run(label, num_clips=1, with_frames=False) for label in labels]
+    figure = draw_bevs(runs, [clip.clip_id], dict.fromkeys(labels, "#0072B2"))
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    texts = [text.get_text() for text in legend.get_texts()]
+    assert texts[:4] == ["commanded", " _hidden", r"cost \$x_1\$ and \$\broken{\$", "two lines"]
+    assert len(texts[4]) == 44
+    box, whole = legend.get_window_extent(), figure.bbox
+    assert box.x0 >= whole.x0
+    assert box.x1 <= whole.x1
+
+
+def test_a_failed_clip_shows_its_command_alone():
+    axes = new_figure(2, 2).add_subplot()
+    draw_paths_on(axes, turning(5), {}, [])
+    assert {line.get_linestyle() for line in axes.lines} == {"-", "None"}

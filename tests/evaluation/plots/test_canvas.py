@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from merope.evaluation.plots.canvas import COLORS, cycle, equal_metres, new_figure, pdf_bytes, png_bytes
+from merope.evaluation.plots.canvas import (
+    COLORS,
+    cycle,
+    equal_metres,
+    new_figure,
+    pdf_bytes,
+    plain_text,
+    png_bytes,
+)
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'merope[plot]'")
 
@@ -44,3 +52,29 @@ def test_a_straight_road_is_as_wide_as_asked(narrowest):
     equal_metres(axes, narrowest=narrowest)
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
     assert right - left == pytest.approx(narrowest * (high - low))
+
+
+def test_letters_in_a_pdf_are_outlines_that_publishers_take():
+    figure = drawn()
+    figure.axes[0].set_title("title")
+    png_bytes(figure)
+    content = pdf_bytes(figure)
+    assert b"/Subtype /Type0" in content
+    assert b"/Type3" not in content
+
+
+def test_letters_that_the_font_lacks_are_no_warnings(recwarn):
+    figure = drawn()
+    figure.axes[0].set_title("\u6a21\u578b")
+    png_bytes(figure)
+    pdf_bytes(figure)
+    assert not [warning for warning in recwarn if "Glyph" in str(warning.message)]
+
+
+def test_a_name_is_one_line_of_bounded_length_without_mathematics():
+    assert plain_text("two\n lines") == "two lines"
+    assert plain_text("$5") == r"\$5"
+    short = plain_text("run-" + "x" * 100 + "-left", 20)
+    assert len(short) == 20
+    assert short.startswith("run-xx")
+    assert short.endswith("-left")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from merope.cameras import Pinhole, UnifiedCamera
+from merope.cameras import KannalaBrandt, Pinhole, UnifiedCamera
 from merope.evaluation.plots.lens_grid import clips_by_lens, draw_lens_grid, lens_words
 from tests.evaluation.report.synthetic import run
 
@@ -24,6 +24,9 @@ def with_fields(*fields_deg):
 def test_a_lens_is_named_by_its_field_of_view_and_distortion():
     # tan(45 deg) over 32 pixels is 9 / 16 of it over 18: 2 atan(0.5625) = 58.7 degrees.
     assert lens_words(Pinhole.from_fov(fov_x_deg=90.0, height=18, width=32)) == "90° × 59°\npinhole"
+    equidistant = KannalaBrandt.from_fov(fov_x_deg=180.0, height=18, width=32)
+    # Coefficients that are zero bend nothing, and where a lens ends is no distortion.
+    assert lens_words(equidistant).endswith("\nKannala-Brandt")
     assert lens_words(FISHEYE).startswith("170° × ")
     assert lens_words(FISHEYE).endswith("unified (UCM)\nξ = 0.9")
 

@@ -47,3 +47,15 @@ def test_no_line_is_drawn_through_commands_of_nearly_one_length():
     figure = draw_metres({"a": [10.0, 10.1, 10.2]}, {"a": [9.0, 11.0, 10.0]}, {"a": "#0072B2"})
     assert [line.get_linestyle() for line in figure.axes[0].lines] == ["-"]
     assert figure.axes[0].collections[0].get_label() == "a"
+
+
+def test_the_line_that_is_drawn_is_that_of_polyfit():
+    rng = np.random.default_rng(3)
+    commanded = rng.uniform(5, 60, 40)
+    recovered = 0.8 * commanded + rng.normal(size=40)
+    figure = draw_metres({"a": commanded.tolist()}, {"a": recovered.tolist()}, {"a": "#0072B2"})
+    slope, intercept = np.polyfit(commanded, recovered, 1)
+    x, y = figure.axes[0].lines[1].get_data()
+    np.testing.assert_allclose(y, slope * np.asarray(x) + intercept)
+    r_squared = np.corrcoef(commanded, recovered)[0, 1] ** 2
+    assert figure.legends[0].get_texts()[1].get_text() == f"a: slope {slope:.3f}, R² {r_squared:.3f}"

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy.spatial.transform import Rotation
 
 from merope.evaluation.metrics.paper import Aligned, center_errors
 from merope.evaluation.plots.over_time import draw_errors_over_time, quartiles_over_clips
@@ -50,3 +51,22 @@ def test_the_rotation_line_is_the_error_that_was_put_in():
         rtol=0,
         atol=1e-6,
     )
+
+
+def test_lines_are_medians_over_clips_counted_by_hand():
+    one = run("a", num_clips=4, turn_deg=3.0, with_frames=False)
+    figure = draw_errors_over_time([one], {"a": "#0072B2"})
+    rows = []
+    for clip in one.clips:
+        first, first_hat = (
+            poses.T_world_cam[0].inverse() for poses in (clip.commanded, clip.recovered.poses)
+        )
+        rows.append(
+            [
+                Rotation.from_matrix(((first @ a)[:3, :3].T @ (first_hat @ b)[:3, :3]).numpy()).magnitude()
+                for a, b in zip(clip.commanded.T_world_cam, clip.recovered.poses.T_world_cam, strict=True)
+            ]
+        )
+    wanted = np.sort(np.degrees(rows), axis=0)
+    # Of four the median is the mean of the two in the middle.
+    np.testing.assert_allclose(figure.axes[0].lines[0].get_ydata(), (wanted[1] + wanted[2]) / 2, atol=1e-6)

@@ -1,5 +1,7 @@
 """Film strips: which frames, how small, and that frames are read once."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -65,3 +67,12 @@ def test_a_clip_without_frames_leaves_its_place_empty():
     draw_strip_on(axes, {}, RunClip(clip_id="a", commanded=command(0), recovered=None))
     assert not axes.images
     assert not list(axes.get_xticks())
+
+
+def test_frames_that_are_gone_leave_words_in_their_row():
+    one = run("a", num_clips=1)
+    empty = replace(one.clips[0], frames=lambda: np.empty((0, 1, 1, 3), dtype=np.uint8))
+    assert read_strip(empty) == {}
+    figure = draw_film_strips([replace(one, clips=(empty,))], empty.clip_id)
+    assert [text.get_text() for text in figure.axes[0].texts] == ["frames could not be read"]
+    assert figure.get_figheight() < 3

@@ -13,7 +13,10 @@ from merope.evaluation.benchmarks.verdict import Verdict
 from merope.evaluation.comparison import compare
 from merope.evaluation.estimators.base import Recovered
 from merope.evaluation.protocol import FLAGS, SPECS, Metric
+from merope.evaluation.report.clip_table import clips_section
 from merope.evaluation.report.page import ReportImage, write_report
+from merope.evaluation.report.protocol_words import protocol_section
+from merope.evaluation.report.tables import metric_sections
 from merope.evaluation.result import EvaluationResult
 from merope.evaluation.runs.run import RunClip, ScoredRun
 from merope.evaluation.runs.scored import score_run
@@ -160,11 +163,11 @@ def test_a_run_that_is_not_comparable_says_so_first_of_all(page):
     assert "381 clips are &lt;missing&gt;." in text[banner : banner + 500]
 
 
-def test_the_noise_floor_is_told_or_how_to_measure_it(page, tmp_path):
+def test_the_noise_floor_is_told_or_how_to_measure_it(page):
     assert "The estimator's own error on true frames" in visible(page).replace("&#x27;", "'")
-    alone = write_report(tmp_path, [run("one", num_clips=2, with_frames=False)])
-    assert "None was measured" in visible(alone)
-    assert "--floor CLIPS" in visible(alone)
+    alone = protocol_section([run("one", num_clips=2, with_frames=False)])
+    assert "None was measured" in alone
+    assert "--floor CLIPS" in alone
 
 
 def test_flags_are_counted_in_words_with_the_clip_that_raised_them(page):
@@ -175,11 +178,12 @@ def test_flags_are_counted_in_words_with_the_clip_that_raised_them(page):
     assert "scene-0/right: two frames had matches" in words
 
 
-def test_undefined_values_are_dashes_with_a_reason(tmp_path):
-    text = write_report(tmp_path, [parked_run("a")]).read_text()
+def test_undefined_values_are_dashes_with_a_reason():
+    runs = [parked_run("a")]
+    text = clips_section(runs)
     row = re.search(r'<th scope="row">parked &lt;1&gt;</th>.*?</tr>', text, re.S).group()
     assert re.search(r'<td title="the command stands still[^"]*">-</td>|<td title="[^"]+">-</td>', row)
-    assert "left out" in visible(tmp_path / "report.html")
+    assert "1 left out" in "".join(metric_sections(runs, None))
 
 
 def test_a_reference_does_not_compete_for_the_best_value(page):
@@ -233,7 +237,10 @@ def test_labels_must_differ_and_images_be_pictures(tmp_path):
     assert not list(tmp_path.glob("*.html"))
 
 
-def test_hundreds_of_clips_stay_a_page_that_opens(tmp_path):
+def test_hundreds_of_clips_stay_a_page_that_opens(tmp_path, monkeypatch):
+    # A tenth of the rows and of the clips, and figures for the page alone.
+    monkeypatch.setattr("merope.evaluation.report.figure_book.pdf_bytes", lambda figure: b"")
+    monkeypatch.setattr("merope.evaluation.report.clip_table.MAX_ROWS", 200)
     read = []
 
     def noise(index):
@@ -247,7 +254,7 @@ def test_hundreds_of_clips_stay_a_page_that_opens(tmp_path):
     commanded = command(0, 4)
     found = Recovered.complete(perturbed(commanded, 1))
     scored = evaluate_clip(commanded, found)
-    names = [f"scene-{index // 3:03d}/{index % 3}" for index in range(700)]
+    names = [f"scene-{index // 3:03d}/{index % 3}" for index in range(90)]
     # One clip's scores under many names: scoring is not what is tested.
     results = tuple(replace(scored, clip_id=name) for name in names)
     runs = [
@@ -267,9 +274,54 @@ def test_hundreds_of_clips_stay_a_page_that_opens(tmp_path):
         for label in ("a", "b", "c")
     ]
     path = write_report(tmp_path, runs)
-    # Pictures take 5 MB, a third more as text; 2 000 rows take the rest.
-    assert path.stat().st_size < 8_000_000
-    assert path.read_text().count("<tr data-flagged") == 3 * (2000 // 3)
-    assert "102 more are in results.csv" in visible(path)
+    text = path.read_text()
+    # Pictures take 5 MB, a third more as text; 2 000 rows take the rest of 8.
+    rows = text[text.index('<section id="clips">') : text.index('<section id="metrics">')]
+    assert len(text) - len(rows) + 10 * len(rows) < 8_000_000
+    assert rows.count("<tr data-flagged") == 3 * (200 // 3)
+    assert "72 more are in results.csv" in visible(path)
     # Of two runs two scenes of three clips, three worst and three best each, and two strips of both.
     assert len(read) <= 2 * (2 * 3 + 3 + 3) + 2 * 2
+
+
+def test_a_report_is_written_where_frames_are_gone_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("merope.evaluation.report.figure_book.pdf_bytes", lambda figure: b"")
+
+    def gone():
+        raise FileNotFoundError("frames/000000.png is not there")
+
+    one = run("a", num_clips=2)
+    lost = replace(one, clips=(replace(one.clips[0], frames=gone), one.clips[1]))
+    path = write_report(tmp_path, [lost])
+    words = visible(path)
+    assert "Pictures lack the frames of 1 clip, which could not be read when they were drawn" in words
+    assert f"a, {lost.clips[0].clip_id}: FileNotFoundError: frames/000000.png is not there" in words
+    assert (tmp_path / "results.json").exists()
+
+
+def test_two_frames_are_enough_for_a_report(tmp_path):
+    commanded = command(0, 2)
+    clip = RunClip(
+        clip_id="short", commanded=commanded, recovered=Recovered.complete(perturbed(commanded, 1))
+    )
+    text = visible(write_report(tmp_path, [score_run([clip], label="a")]))
+    assert "in 1 clip of 2 frames" in text
+    assert "errors-by-baseline" not in (tmp_path / "figures" / "figures.json").read_text()
+
+
+def test_a_run_without_a_camera_is_a_report_too(tmp_path):
+    clips = [
+        RunClip(clip_id=f"c{index}", commanded=command(index), recovered=None, failure="no matches")
+        for index in range(2)
+    ]
+    path = write_report(tmp_path, [score_run(clips, label="a")])
+    assert "No camera was recovered in any clip" in visible(path)
+    assert "c0: no matches" in visible(path)
+    # Nothing was recovered that could be the best.
+    assert not list((tmp_path / "figures").glob("best-*"))
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(OSError, match="file"):
+        write_report(tmp_path / "file" / "out", [run("a", num_clips=1, with_frames=False)])
