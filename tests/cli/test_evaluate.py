@@ -1,6 +1,7 @@
 """`merope evaluate`: what it prints, what it writes, and how it ends."""
 
 import json
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -206,6 +207,46 @@ def test_filled_rows_make_clips_of_two_estimates_the_same(capsys):
     assert content["comparisons"][0]["num_clips"] == 32
 
 
+TUM = "data/tum/freiburg1_xyz"
+
+
+@pytest.mark.parametrize("name", ["rgbdslam", "rgbdslam_drift"])
+def test_files_with_times_have_the_errors_that_evo_finds(name, capsys):
+    pytest.importorskip("evo", reason="evo is not installed: pip install evo")
+    from evo.core import metrics, sync
+    from evo.tools import file_interface
+
+    true, mine = (str(shared_file(f"{TUM}-{part}.txt")) for part in ("groundtruth", name))
+    files = ("--commanded", true, "--estimated", mine, "--format", "tum", "--json")
+    assert run(["evaluate", *files, "--max-time-difference", "0.01"]) == 0
+    (content,) = json.loads(capsys.readouterr().out)["results"]
+    assert content["settings"]["num_scored"] == 785
+    commanded, estimated = sync.associate_trajectories(
+        file_interface.read_tum_trajectory_file(true),
+        file_interface.read_tum_trajectory_file(mine),
+        max_diff=0.01,
+    )
+
+    def evo(kind, relation, path=estimated, **options):
+        error = kind(relation, **options)
+        error.process_data((commanded, path))
+        return error.get_statistic(metrics.StatisticsType.rmse)
+
+    found = {key: value["value"] for key, value in content["metrics"].items()}
+    step = {"delta": 1, "delta_unit": metrics.Unit.frames}
+    part = metrics.PoseRelation
+    moved = {"ate_se3": False, "ate_sim3": True}
+    for key, with_scale in moved.items():
+        path = deepcopy(estimated)
+        path.align(commanded, correct_scale=with_scale)
+        assert found[key] == pytest.approx(evo(metrics.APE, part.translation_part, path), rel=1e-6)
+    assert found["ate_none"] == pytest.approx(evo(metrics.APE, part.translation_part), rel=1e-6)
+    assert found["rpe_trans"] == pytest.approx(evo(metrics.RPE, part.translation_part, **step), rel=1e-6)
+    assert found["rpe_rot_deg"] == pytest.approx(evo(metrics.RPE, part.rotation_angle_deg, **step), rel=1e-5)
+    # As published with the files.
+    assert found["ate_sim3"] == pytest.approx(0.0134, abs=5e-5)
+
+
 def kitti_rows(poses):
     return [" ".join(map(repr, row)) for row in poses.T_world_cam[:, :3].flatten(1).tolist()]
 
@@ -301,6 +342,7 @@ def test_cameras_that_an_earlier_call_kept_are_a_folder_of_pose_files(tmp_path, 
             "--workers is about",
         ),
         (("--commanded", "a", "--estimated", "b", "c", "--labels", "x", "x"), "--labels must differ"),
+        (("--commanded", "a", "--estimated", "b", "./b"), "b is given twice"),
     ],
 )
 def test_flags_that_make_no_sense_are_a_usage_error(capsys, options, words):

@@ -145,6 +145,7 @@ def test_estimates_of_another_program_are_read(clips, tmp_path, capsys):
         (("--labels", "a", "b"), "--labels must name each of the 1 rows"),
         (("--share", "1/2"), "--share needs --out"),
         (("--share", "3/2", "--out", "out"), "a share is K/N"),
+        (("--seed", "-1"), "--seed must be 0 or more"),
         (("--share", "1/2", "--out", "out", "--json"), "--share scores nothing"),
         (("--set", "speed=1"), "has no options"),
         (

@@ -121,11 +121,13 @@ def _require_no_row_twice(paths: tuple[Path, ...]) -> None:
 def _require_fitting(
     scored: ScoredFlags, recovery: RecoveryFlags, written: WrittenFlags, *, from_files: bool
 ) -> None:
-    """Refuse flags that would go unheeded.
+    """Refuse flags that would go unheeded, or fail after long work.
 
     Raises:
         UsageError: naming the first of them, and what it is for.
     """
+    if scored.seed < 0:
+        raise UsageError(f"--seed must be 0 or more, got {scored.seed}.")
     if from_files:
         if scored.floor is not None:
             raise UsageError(

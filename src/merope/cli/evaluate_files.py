@@ -57,6 +57,7 @@ def evaluate_files(scored: ScoredFlags, reading: ReadingFlags, written: WrittenF
                 window=scored.window,
                 first_generated=scored.first_generated,
                 missing=missing,
+                max_time_difference=reading.max_time_difference,
                 failures=failures,
             )
         else:
@@ -66,6 +67,7 @@ def evaluate_files(scored: ScoredFlags, reading: ReadingFlags, written: WrittenF
                 window=scored.window,
                 first_generated=scored.first_generated,
                 missing=missing,
+                max_time_difference=reading.max_time_difference,
             )
         files = {"commanded": commanded, "estimated": estimated}
         run = score_run(

@@ -74,6 +74,8 @@ class ReadingFlags:
     """Lines to leave out at the top of each file."""
     time_unit: Literal["s", "ms", "us", "ns"] = "s"
     """Unit of time stamps."""
+    max_time_difference: float = 0.02
+    """Seconds by which time stamps of poses that belong together may differ; evo's default is 0.01."""
     quaternion_order: Literal["xyzw", "wxyz"] = "xyzw"
     """Order of quaternion components."""
     direction: Direction | None = None

@@ -144,8 +144,8 @@ def _print_verdict(run: "ScoredRun") -> None:
     if verdict.comparable:
         print(f"\n{run.label}: comparable with other runs of {verdict.benchmark} ({used})")
         return
-    reasons = "\n".join(f"  - {reason}" for reason in verdict.reasons)
-    print(f"\nNOT COMPARABLE with other runs of {verdict.benchmark}: {run.label} ({used})\n{reasons}")
+    # The reasons stand above the row's own tables.
+    print(f"\nNOT COMPARABLE with other runs of {verdict.benchmark}: {run.label} ({used})")
 
 
 def _fidelity(

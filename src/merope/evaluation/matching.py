@@ -63,7 +63,12 @@ def match_poses(
 
     Raises:
         TrajectoryError: if lengths differ with nothing to match by, or fewer than two poses match.
+        ValueError: if ``max_time_difference`` is negative.
     """
+    if not max_time_difference >= 0:
+        raise ValueError(
+            f"max_time_difference (--max-time-difference) must be 0 s or more, got {max_time_difference}."
+        )
     rows = _Rows.of(estimated, estimated_ids, nan_rows)
     if commanded_ids is not None or estimated_ids is not None:
         left = list(commanded_ids if commanded_ids is not None else range(len(commanded)))
@@ -137,6 +142,9 @@ class _Rows:
 
     @classmethod
     def of(cls, estimated: Poses, ids: Sequence[int] | None, nan_rows: Sequence[NanRow]) -> "_Rows":
+        if not nan_rows:
+            rows = list(range(len(estimated)))
+            return cls(poses=list(rows), ids=rows if ids is None else list(ids), times=estimated.times)
         lost = {nan.row: nan for nan in nan_rows}
         numbers = iter(range(len(estimated)))
         poses = [None if row in lost else next(numbers) for row in range(len(estimated) + len(lost))]

@@ -9,7 +9,7 @@ from merope.data.poses.files import PoseFile, load_pose_file
 from merope.data.poses.table import ReadOptions
 from merope.errors import MeropeError, TrajectoryError
 from merope.evaluation.estimators.base import Recovered
-from merope.evaluation.matching import FILLED, Matched, Missing, match_poses
+from merope.evaluation.matching import FILLED, MAX_TIME_DIFFERENCE, Matched, Missing, match_poses
 from merope.evaluation.runs.kept import read_kept
 from merope.evaluation.runs.run import RunClip
 from merope.evaluation.runs.sources import ClipSource
@@ -39,6 +39,7 @@ def clips_of_pair(
     window: int | None = None,
     first_generated: int | None = None,
     missing: Missing = "leave-out",
+    max_time_difference: float = MAX_TIME_DIFFERENCE,
 ) -> FileClips:
     """The clips of two files: their matched poses (`match_poses`), whole or cut into windows without overlap.
 
@@ -59,6 +60,7 @@ def clips_of_pair(
             estimated_ids=estimated.frame_ids,
             nan_rows=estimated.nan_rows,
             missing=missing,
+            max_time_difference=max_time_difference,
         )
     except TrajectoryError as error:
         raise error if name is None else TrajectoryError(f"clip {name}: {error}") from None
@@ -155,6 +157,7 @@ def clips_of_folders(
     window: int | None = None,
     first_generated: int | None = None,
     missing: Missing = "leave-out",
+    max_time_difference: float = MAX_TIME_DIFFERENCE,
     failures: Mapping[str, str] | None = None,
 ) -> FileClips:
     """The clips of two sets of files, by name. A command without an estimate is a clip whose recovery failed.
@@ -184,6 +187,7 @@ def clips_of_folders(
             window=window,
             first_generated=first_generated,
             missing=missing,
+            max_time_difference=max_time_difference,
         )
         clips += pair.clips
         for note in pair.notes:
