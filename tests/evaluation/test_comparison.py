@@ -156,6 +156,17 @@ def test_a_metric_that_no_clip_has_is_empty_and_not_shown():
     assert SPECS["rpe_trans"].label in comparison.table(["rpe_trans"])
 
 
+def test_lengths_are_in_the_unit_of_both_runs_commands():
+    def unit(a, b, **accepted):
+        runs = (run(name, [clip("x", ate_se3=1.0, unit=unit)]) for name, unit in (("a", a), ("b", b)))
+        comparison = compare(*runs, **accepted)
+        assert f"ATE SE(3)  {comparison.metrics['ate_se3'].unit}  " in comparison.table(["ate_se3"])
+        return comparison.to_dict()["metrics"]["ate_se3"]["unit"]
+
+    assert unit("m", "m") == "m"
+    assert unit("m", "normalized", despite=["unit"]) == "commanded unit"
+
+
 def test_rounding_is_a_tie():
     a, b = with_cammc("A", {"a": 0.1 + 0.2}), with_cammc("B", {"a": 0.3})
     metric = compare(a, b).metrics["cammc"]

@@ -35,6 +35,7 @@ class PairedMetric:
     """
 
     key: str
+    unit: str
     a: float | None
     b: float | None
     difference: float | None
@@ -71,6 +72,7 @@ class PairedMetric:
         """JSON types only; without the numbers of every clip where the clips themselves stand beside it."""
         interval = self.interval
         return {
+            "unit": self.unit,
             "a": self.a,
             "b": self.b,
             "difference": self.difference,
@@ -191,11 +193,14 @@ def compare(
         notes.append(
             f"{len(pairs) - len(scored)} clip(s) have no figures over generated frames in one of the runs"
         )
+    units = {
+        key: a.unit_of(key) if a.unit_of(key) == b.unit_of(key) else spec.unit for key, spec in SPECS.items()
+    }
     return PairedComparison(
         label_a=a.label,
         label_b=b.label,
         frames=frames,
-        metrics={key: _paired(key, scored, seed, num_resamples) for key in SPECS},
+        metrics={key: _paired(key, unit, scored, seed, num_resamples) for key, unit in units.items()},
         clip_ids=tuple(clip for clip, _, _ in scored),
         only_a=tuple(sorted(sides_a.keys() - sides_b.keys())),
         only_b=tuple(sorted(sides_b.keys() - sides_a.keys())),
@@ -246,7 +251,7 @@ def _value(name: str, clip: ClipResult) -> Any:
 
 
 def _paired(
-    key: str, scored: list[tuple[str, Scores, Scores]], seed: int, num_resamples: int
+    key: str, unit: str, scored: list[tuple[str, Scores, Scores]], seed: int, num_resamples: int
 ) -> PairedMetric:
     spec = SPECS[key]
     clips: dict[str, tuple[float, float]] = {}
@@ -266,6 +271,7 @@ def _paired(
     losses = len(clips) - ties - wins
     return PairedMetric(
         key=key,
+        unit=unit,
         a=a,
         b=b,
         difference=None if a is None or b is None else b - a,

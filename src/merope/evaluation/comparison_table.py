@@ -65,7 +65,7 @@ def _row(metric: PairedMetric) -> list[str]:
     wins = "-" if metric.wins is None else f"{metric.wins}/{metric.losses}/{metric.ties}"
     return [
         _name(metric),
-        spec.unit,
+        metric.unit,
         spec.scale_rule,
         format_value(metric.a, digits),
         format_value(metric.b, digits),

@@ -130,7 +130,13 @@ def first_clip(content):
         ),
         (lambda c: first_clip(c).update(all_frames=None), "not all of it can be read"),
         (lambda c: c["results"].append(c["results"][0]), "two runs of one label"),
-        (lambda c: c.update(results=3), "not all of it can be read"),
+        (lambda c: c.update(results=3), "results must be a list, got '3'"),
+        (lambda c: c.update(results={}), "results must be a list"),
+        (
+            lambda c: first_clip(c)["all_frames"].update(pairs_below_deg=[10**9] * 10),
+            "pairs_below_deg must grow from 0 or more to num_pairs at most",
+        ),
+        (lambda c: c["results"][0].update(num_expected=0), r"came\. Write it again"),
     ],
 )
 def test_a_file_of_another_kind_is_refused_in_words(evaluated, tmp_path, change, words):
@@ -192,6 +198,11 @@ def test_bytes_that_are_no_text_are_refused(tmp_path):
     (tmp_path / "results.json").write_bytes(b"\xff\xfe{")
     with pytest.raises(MeropeError, match=r"results\.json is not"):
         read_results(tmp_path)
+
+
+def test_a_byte_order_mark_in_front_is_no_fault(evaluated, tmp_path):
+    (tmp_path / "results.json").write_text(json_text([evaluated]), encoding="utf-8-sig")
+    assert read_results(tmp_path) == (evaluated,)
 
 
 def test_a_folder_without_results_is_named(tmp_path):

@@ -15,7 +15,7 @@ def paired_rows(comparison: PairedComparison) -> list[list[str]]:
             continue
         spec, interval = SPECS[key], metric.interval
         digits = spec.digits
-        name = f"|{spec.label} - 1|" if spec.better == "one" else f"{spec.label} ({spec.unit})"
+        name = f"|{spec.label} - 1|" if spec.better == "one" else f"{spec.label} ({metric.unit})"
         rows.append(
             [
                 name if spec.unit != "1" or spec.better == "one" else spec.label,

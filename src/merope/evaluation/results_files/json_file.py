@@ -92,7 +92,7 @@ def load_results(path: str | Path) -> ResultsFile:
     if path.is_dir():
         path = path / NAME
     try:
-        content = parse_json(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:
         raise MeropeError(f"{path} is not JSON: {error}.") from None
     _require_version(content, path)
@@ -100,12 +100,12 @@ def load_results(path: str | Path) -> ResultsFile:
         raise MeropeError(
             f"{path} must hold finite numbers, and {place} is not one. An undefined value is null; write the file again."
         )
-    documents = content.get("results", [content])
     try:
+        documents = _of(list, content.get("results", [content]), "results")
         results = tuple(_result(_of(dict, document, "a result")) for document in documents)
         references = tuple(_of(str, label, "a reference") for label in content.get("references", []))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        what = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
+        what = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
         raise MeropeError(
             f"{path} says that it is {FORMAT}, but not all of it can be read: {what}. Write it again with `merope evaluate`."
         ) from None
@@ -181,6 +181,8 @@ def _scores(document: dict[str, Any]) -> Scores:
             raise TypeError(f"pairs_below_deg must hold {MAX_THRESHOLD_DEG} counts, got {len(count)}")
         for number in count:
             _of(int, number, "pairs_below_deg")
+        if count != sorted(count) or count[0] < 0 or count[-1] > _of(int, document["num_pairs"], "num_pairs"):
+            raise ValueError("pairs_below_deg must grow from 0 or more to num_pairs at most")
     return Scores(
         values=values,
         reasons=_words(document["reasons"], "reasons"),
