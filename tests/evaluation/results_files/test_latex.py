@@ -9,7 +9,7 @@ from merope.evaluation.results_files.latex import escape_latex, latex_text
 from merope.evaluation.results_files.layout import lay_out
 from merope.evaluation.results_files.tables import tables_of
 from tests.evaluation.results_files.test_layout import TABLE_2, TABLE_2_COLUMNS, columns, entries
-from tests.evaluation.scored import clip, pairs, run
+from tests.evaluation.scored import clip, pairs, run, with_cammc
 
 
 def require_well_formed(text):
@@ -96,10 +96,20 @@ def test_references_stand_below_a_line(results):
         ("tr% ↓", r"tr\% $\downarrow$"),
         ("VGGT-Ω, αλΛ, é", r"VGGT-$\Omega$, $\alpha$$\lambda$$\Lambda$, é"),
         ('[a] *b* "c"', "{[}a{]} {*}b{*} ''c''"),
+        # Ligatures: two hyphens are a dash, and ?` is an inverted question mark.
+        ("a--b---c ?`", r"a-{}-b-{}-{}-c ?\textasciigrave{}"),
     ],
 )
 def test_special_characters_are_escaped(text, escaped):
     assert escape_latex(text) == escaped
+
+
+@pytest.mark.parametrize(
+    ("label", "beyond"), [("VGGT-Ω é ž", False), ("“ours” – 2…", False), ("模型", True), ("a‐b", True)]
+)
+def test_letters_that_pdftex_stops_at_are_said_in_the_first_line(label, beyond):
+    text = latex_text(tables_of([with_cammc(label, {"a": 1.0, "b": 2.0})]))
+    assert text.startswith("% Has letters beyond Latin and Greek: compile with LuaLaTeX") == beyond
 
 
 def test_negative_numbers_have_a_minus_and_undefined_ones_a_dash(results):

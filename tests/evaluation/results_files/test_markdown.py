@@ -7,7 +7,7 @@ from merope.evaluation.results_files.layout import lay_out
 from merope.evaluation.results_files.markdown import escape_markdown, markdown_text
 from merope.evaluation.results_files.tables import tables_of
 from tests.evaluation.results_files.test_layout import TABLE_2, TABLE_2_COLUMNS, columns, entries
-from tests.evaluation.scored import NASTY
+from tests.evaluation.scored import NASTY, with_cammc
 
 
 def cells(line):
@@ -53,3 +53,10 @@ def test_scale_treatments_stand_in_the_head(results):
 def test_special_characters_are_escaped():
     assert escape_markdown("a|b_c*<x>\n&`[") == r"a\|b\_c\*&lt;x&gt; &amp;\`\["
     assert "|" not in re.sub(r"\\\|", "", escape_markdown(NASTY))
+
+
+def test_a_label_begins_neither_a_heading_nor_a_list():
+    runs = [with_cammc(label, {"a": 1.0, "b": 2.0}) for label in ("ours", "# 1", "- 2", "3. 4")]
+    text = markdown_text(tables_of(runs), [compare(runs[0], other) for other in runs[1:]])
+    assert text.count("Paired: ") == 3
+    assert not re.search(r"^\s*(#|[-+] (?!†)|\d+\. )", text, re.MULTILINE)

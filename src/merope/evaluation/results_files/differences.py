@@ -34,6 +34,7 @@ def paired_rows(comparison: PairedComparison) -> list[list[str]]:
 
 def paired_caption(comparison: PairedComparison) -> str:
     """Which runs over which clips, and what the columns are."""
+    # A word of its own comes first: a label such as "# 1" would begin a heading in Markdown.
     used = len(comparison.clip_ids)
     frames = "all frames" if comparison.frames == "all" else "generated frames alone"
     left_out = len(comparison.only_a) + len(comparison.only_b)
@@ -42,8 +43,8 @@ def paired_caption(comparison: PairedComparison) -> str:
         f" Compared despite differences in: {', '.join(comparison.despite)}." if comparison.despite else ""
     )
     return (
-        f"{comparison.label_b} (B) against {comparison.label_a} (A), clip by clip over the {used} clips of both{rest}; "
-        f"{frames}. Intervals: 95 % paired bootstrap over clips, {comparison.num_resamples} resamples, seed "
+        f"Paired: {comparison.label_b} (B) against {comparison.label_a} (A), clip by clip over the {used} clips of "
+        f"both{rest}; {frames}. Intervals: 95 % paired bootstrap over clips, {comparison.num_resamples} resamples, seed "
         f"{comparison.seed}. p: exact two-sided sign test, ties left out, not corrected for several metrics. B / A / ties: "
         f"clips where B is better, A is, neither.{broken}"
     )

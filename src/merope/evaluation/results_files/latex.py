@@ -22,6 +22,7 @@ _SPECIAL = {
     ">": r"$>$",
     "|": r"$|$",
     '"': "''",
+    "`": r"\textasciigrave{}",
     # After the end of a row these three would be read as its options.
     "[": "{[}",
     "]": "{]}",
@@ -37,6 +38,8 @@ _SPECIAL = {
     "×": r"$\times$",
     "±": r"$\pm$",
 }
+# Up to Latin Extended-B; what stands beyond, pdfTeX stops at, dashes and quotation marks apart.
+_LAST_LATIN = 0x24F
 _GREEK = "Γ Gamma Δ Delta Θ Theta Λ Lambda Ξ Xi Π Pi Σ Sigma Φ Phi Ψ Psi Ω Omega α alpha β beta γ gamma δ delta ε epsilon"
 _GREEK += (
     " ζ zeta η eta θ theta κ kappa λ lambda μ mu ν nu ξ xi π pi ρ rho σ sigma τ tau φ phi χ chi ψ psi ω omega"
@@ -49,7 +52,13 @@ def latex_text(tables: Sequence[ResultsTable], comparisons: Sequence[PairedCompa
     parts = [r"% Needs \usepackage{booktabs}."]
     parts += [_table(table) for table in tables]
     parts += [_paired(comparison, number) for number, comparison in enumerate(comparisons, start=1)]
-    return "\n\n".join(parts) + "\n"
+    text = "\n\n".join(parts) + "\n"
+    if any(ord(character) > _LAST_LATIN and character not in "–—‘’“”…" for character in text):
+        text = (
+            "% Has letters beyond Latin and Greek: compile with LuaLaTeX or XeLaTeX and a font that has them.\n"
+            + text
+        )
+    return text
 
 
 def _table(table: ResultsTable) -> str:
@@ -107,4 +116,6 @@ def _line(cells: Sequence[str]) -> str:
 
 def escape_latex(text: str) -> str:
     """Text that LaTeX prints as it is."""
-    return "".join(_SPECIAL.get(character, character) for character in " ".join(text.split()))
+    plain = "".join(_SPECIAL.get(character, character) for character in " ".join(text.split()))
+    # Two hyphens side by side would be a dash.
+    return re.sub("-(?=-)", "-{}", plain)
