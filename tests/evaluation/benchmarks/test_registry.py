@@ -1,6 +1,8 @@
 """Benchmarks are found by name, and say what the paper and the recipes say."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -63,6 +65,23 @@ def test_any_number_of_worlds_is_a_benchmark():
     for name in ("worlds-0", "worlds-", "worlds--1"):
         with pytest.raises(ValueError, match="no benchmark"):
             find_benchmark(name)
+
+
+def test_asking_for_a_protocol_or_its_commands_loads_no_video_model():
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys\n"
+            "from merope.evaluation.benchmarks.registry import find_benchmark\n"
+            "assert len(find_benchmark('worlds-1').expected()) == 3\n"
+            "print(sorted({'diffusers', 'merope.adapters', 'matplotlib', 'cv2'} & set(sys.modules)))",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "[]"
 
 
 def test_what_a_user_brings_stands_in_the_commands():

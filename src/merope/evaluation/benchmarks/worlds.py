@@ -3,17 +3,16 @@
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
-from merope.adapters.spec import VideoSpec
 from merope.cameras import Pinhole
 from merope.data.poses.files import read_poses
 from merope.data.selection.splits import SplitError
 from merope.errors import TrajectoryError
 from merope.evaluation.benchmarks.benchmark import Benchmark, ExpectedClip
 from merope.evaluation.command_digest import digest_of_command
-from merope.evaluation.estimators.motion_network.estimator import SHIPPED_WEIGHTS, NetworkEstimator
 from merope.geometry.poses import Poses
 from merope.geometry.turns import turn_variant
 from merope.worlds import place_on_ground
@@ -27,7 +26,26 @@ VARIANTS = ("original", "left", "right")
 SHORTEST_PATH = 5.0
 
 
-def held_out_commands(count: int, spec: VideoSpec, *, kitti: Path | None) -> list[tuple[str, int, Poses]]:
+class Timed(Protocol):
+    """The frames of a video: a `VideoSpec`, whose package imports diffusers, or a benchmark."""
+
+    @property
+    def num_frames(self) -> int:
+        """All frames, given ones included."""
+        ...
+
+    @property
+    def prefix_frames(self) -> int:
+        """Leading frames that are given."""
+        ...
+
+    @property
+    def fps(self) -> float:
+        """Frames per second."""
+        ...
+
+
+def held_out_commands(count: int, spec: Timed, *, kitti: Path | None) -> list[tuple[str, int, Poses]]:
     """Name, world seed and command of each held-out world; every second one along KITTI where it is given.
 
     Drives and windows whose path is below 5 m are passed over: the drive's seed goes up by 1000, the window
@@ -36,7 +54,7 @@ def held_out_commands(count: int, spec: VideoSpec, *, kitti: Path | None) -> lis
     return list(_commands(count, spec, kitti))
 
 
-def with_variants(poses: Poses, spec: VideoSpec) -> dict[str, Poses]:
+def with_variants(poses: Poses, spec: Timed) -> dict[str, Poses]:
     """The command and its left-turn and right-turn variants; all share the given frames."""
     start = spec.prefix_frames - 1
     return {
@@ -60,16 +78,9 @@ def expected_worlds(benchmark: Benchmark, split: Path | None) -> tuple[ExpectedC
         )
     if along_kitti and split is None:
         return ()
-    spec = VideoSpec(
-        height=benchmark.height,
-        width=benchmark.width,
-        num_frames=benchmark.num_frames,
-        prefix_frames=benchmark.prefix_frames,
-        fps=benchmark.fps,
-    )
     lens = Pinhole.from_fov(fov_x_deg=FOV_X_DEG, height=benchmark.height, width=benchmark.width)
     commands = held_out_commands(
-        benchmark.num_clips // len(VARIANTS), spec, kitti=split if along_kitti else None
+        benchmark.num_clips // len(VARIANTS), benchmark, kitti=split if along_kitti else None
     )
     return tuple(
         ExpectedClip(
@@ -81,18 +92,20 @@ def expected_worlds(benchmark: Benchmark, split: Path | None) -> tuple[ExpectedC
             lens=lens,
         )
         for name, _, base in commands
-        for variant, poses in with_variants(base, spec).items()
+        for variant, poses in with_variants(base, benchmark).items()
     )
 
 
 @cache
 def shipped_estimator_sha256() -> str:
     """The hash by which the identity of the shipped network knows its weights."""
+    from merope.evaluation.estimators.motion_network.estimator import SHIPPED_WEIGHTS, NetworkEstimator
+
     digest: str = NetworkEstimator.load(SHIPPED_WEIGHTS).identity()["weights_sha256"]
     return digest
 
 
-def _commands(count: int, spec: VideoSpec, kitti: Path | None) -> Iterator[tuple[str, int, Poses]]:
+def _commands(count: int, spec: Timed, kitti: Path | None) -> Iterator[tuple[str, int, Poses]]:
     sequences = (
         {}
         if kitti is None
@@ -106,7 +119,7 @@ def _commands(count: int, spec: VideoSpec, kitti: Path | None) -> Iterator[tuple
             yield f"drive-{index:02d}", seed, _long_drive(seed, spec)
 
 
-def _long_drive(seed: int, spec: VideoSpec) -> Poses:
+def _long_drive(seed: int, spec: Timed) -> Poses:
     for attempt in range(100):
         poses = random_drive(seed + 1000 * attempt, spec.num_frames, spec.fps)
         if poses.path_length >= SHORTEST_PATH:
@@ -114,7 +127,7 @@ def _long_drive(seed: int, spec: VideoSpec) -> Poses:
     raise RuntimeError(f"no drive of {SHORTEST_PATH} m in 100 attempts from seed {seed}")
 
 
-def _kitti_window(sequences: dict[str, Poses], seed: int, spec: VideoSpec) -> Poses:
+def _kitti_window(sequences: dict[str, Poses], seed: int, spec: Timed) -> Poses:
     rng = np.random.default_rng([seed, 0x817])
     for _ in range(100):
         poses = sequences[KITTI_SEQUENCES[int(rng.integers(len(KITTI_SEQUENCES)))]]
