@@ -55,6 +55,17 @@ def test_filling_turns_at_constant_speed_and_never_extrapolates():
     assert len(fill_unregistered(poses[[1]], [4], 6)) == 6
 
 
+@pytest.mark.parametrize("ids", [[3, 1], [1, 1], [1, 6], [-1, 2]])
+def test_frame_numbers_that_do_not_increase_within_the_clip_are_refused(ids):
+    with pytest.raises(ValueError, match=r"increase within \[0, 6\)"):
+        fill_unregistered(turning(2), ids, 6)
+
+
+def test_a_file_that_is_gone_has_no_identity(tmp_path):
+    with pytest.raises(ValueError, match=r"nothing at .*gone\.txt"):
+        PoseFileEstimator(path=tmp_path / "gone.txt", format="kitti").identity()
+
+
 def test_a_recovery_without_any_registered_frame_is_refused():
     with pytest.raises(ValueError, match="RecoveryFailed"):
         Recovered(poses=straight(3), registered=torch.zeros(3, dtype=torch.bool), scale="metric")

@@ -101,6 +101,10 @@ def identity_of(
 
 def sha256_of_path(path: Path) -> str:
     """The sha256 of a file's bytes, or of the names and bytes of all files in a folder, in order of their names."""
+    if not path.exists():
+        raise ValueError(
+            f"what an estimator reads must be there to be known by its bytes; there is nothing at {path}."
+        )
     digest = hashlib.sha256()
     if path.is_dir():
         for file in sorted(file for file in path.rglob("*") if file.is_file()):
@@ -146,7 +150,12 @@ def fill_unregistered(poses: Poses, frame_ids: list[int], num_frames: int) -> Po
 
     Between registered frames centres go linearly and rotations along the shorter way at constant speed;
     before the first and after the last the nearest pose is held.
+
+    Raises:
+        ValueError: if the frame numbers do not increase, or leave the clip.
     """
+    if frame_ids != sorted({*frame_ids} & {*range(num_frames)}):
+        raise ValueError(f"frame_ids must increase within [0, {num_frames}), got {frame_ids[:10]}.")
     first, last = frame_ids[0], frame_ids[-1]
     between = poses
     if first != last:

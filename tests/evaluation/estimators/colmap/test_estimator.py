@@ -1,6 +1,7 @@
 """COLMAP on renders of the procedural world: the noise floor, the lenses, and the failures it must admit."""
 
 import builtins
+import tempfile
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from merope.cameras import Equirectangular, Pinhole, RadialPolynomial, UnifiedCa
 from merope.errors import MissingDependency
 from merope.evaluation import PoseEstimator, RecoveryFailed, evaluate_clip
 from merope.evaluation.estimators.colmap.estimator import ColmapEstimator, ranges
+from merope.evaluation.estimators.colmap.pipeline import Workspace
 from merope.geometry.poses import Poses
 from merope.geometry.rotations import rotvec_to_matrix
 from merope.worlds import build_world, drive, render
@@ -29,13 +31,12 @@ def rendered_clip(camera, *, kind, seed, num_frames, fps):
     return poses, render(build_world(seed, paths=[poses]), camera, poses, samples=2).rgb
 
 
-@pytest.mark.slow
 def test_true_renders_are_recovered_within_the_noise_floor(pycolmap):
-    poses, frames = rendered_clip(PINHOLE, kind="turn", seed=3, num_frames=17, fps=10.0)
-    recovered = ColmapEstimator().estimate(frames, PINHOLE, fps=10.0)
+    poses, frames = rendered_clip(PINHOLE, kind="turn", seed=3, num_frames=9, fps=5.0)
+    recovered = ColmapEstimator(max_features=1500).estimate(frames, PINHOLE, fps=5.0)
     result = evaluate_clip(poses, recovered)
     assert bool(recovered.registered.all())
-    # measured: 0.034 deg and 0.08 %
+    # measured: 0.041 deg and 0.13 %
     assert result.rot_deg < 0.2
     assert result.tr_percent < 1.0
     assert result.auc_3 == 100.0
@@ -44,22 +45,51 @@ def test_true_renders_are_recovered_within_the_noise_floor(pycolmap):
     assert result.flags == {}
 
 
-@pytest.mark.slow
 def test_a_wide_unified_camera_is_recovered_with_its_own_lens(pycolmap):
-    camera = UnifiedCamera.from_fov(fov_x_deg=120, xi=0.8, height=288, width=512)
-    poses, frames = rendered_clip(camera, kind="curve", seed=4, num_frames=9, fps=5.0)
-    recovered, again = (ColmapEstimator().estimate(frames, camera, fps=5.0) for _ in range(2))
+    camera = UnifiedCamera.from_fov(fov_x_deg=120, xi=0.8, height=200, width=352)
+    poses, frames = rendered_clip(camera, kind="curve", seed=4, num_frames=6, fps=4.0)
+    recovered = ColmapEstimator().estimate(frames, camera, fps=4.0)
     result = evaluate_clip(poses, recovered)
-    # measured: 0.056 deg and 0.08 %
-    assert result.rot_deg < 0.2
+    assert "EUCM" in recovered.notes[0]
+    # measured: 0.10 deg and 0.22 %
+    assert result.rot_deg < 0.3
     assert result.tr_percent < 1.0
-    assert torch.equal(again.poses.center_world, recovered.poses.center_world)
 
 
 @pytest.fixture(scope="module")
 def small():
     """Seven frames of 200 x 352 pixels, few enough features to be quick, and their poses."""
     return rendered_clip(SMALL, kind="curve", seed=4, num_frames=7, fps=4.0)
+
+
+@pytest.fixture(scope="module")
+def recovered_small(pycolmap, small):
+    return ColmapEstimator().estimate(small[1], SMALL, fps=4.0)
+
+
+def test_the_same_frames_give_the_same_bits_leave_no_files_and_print_nothing(
+    recovered_small, small, tmp_path, monkeypatch, capfd
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    again = ColmapEstimator().estimate(small[1], SMALL, fps=4.0)
+    assert torch.equal(again.poses.center_world, recovered_small.poses.center_world)
+    assert torch.equal(again.poses.R_world_cam, recovered_small.poses.R_world_cam)
+    assert list(tmp_path.iterdir()) == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_estimator_that_an_exception_ends_leaves_no_files(pycolmap, small, tmp_path, monkeypatch):
+    def interrupted(self):
+        assert len(list((self.folder / "images").iterdir())) == 7
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(Workspace, "prepare", interrupted)
+    level = pycolmap.logging.minloglevel
+    with pytest.raises(KeyboardInterrupt):
+        ColmapEstimator().estimate(small[1], SMALL, fps=4.0)
+    assert list(tmp_path.iterdir()) == []
+    assert pycolmap.logging.minloglevel == level
 
 
 def noise(*shape, seed=0):
@@ -100,26 +130,23 @@ def test_a_camera_that_only_turns_is_a_failure(pycolmap, small):
         ColmapEstimator().estimate(frames, SMALL, fps=4.0)
 
 
-@pytest.mark.slow
 def test_a_focal_length_that_is_wrong_is_mended_where_it_is_estimated(pycolmap):
-    poses, frames = rendered_clip(PINHOLE, kind="curve", seed=4, num_frames=17, fps=10.0)
+    poses, frames = rendered_clip(PINHOLE, kind="curve", seed=4, num_frames=9, fps=5.0)
     wrong = PINHOLE.zoomed(0.8)
-    recovered = ColmapEstimator(intrinsics="estimate").estimate(frames, wrong, fps=10.0)
-    # measured: 0.020 deg; with the wrong lens fixed it is 0.80 deg
-    assert evaluate_clip(poses, recovered).rot_deg < 0.2
+    recovered = ColmapEstimator(intrinsics="estimate", max_features=1000).estimate(frames, wrong, fps=5.0)
+    # measured: 0.14 deg; with the wrong lens fixed it is 0.84 deg
+    assert evaluate_clip(poses, recovered).rot_deg < 0.3
     (note,) = [note for note in recovered.notes if note.startswith("focal length")]
     found = [float(word) for word in note.split(" px found")[0].removeprefix("focal length ").split(" and ")]
-    # measured: 365.7 and 368.1, of 365.6
-    assert found == pytest.approx([PINHOLE.fx, PINHOLE.fy], rel=0.02)
+    # measured: 352.4 and 362.4, of 365.6
+    assert found == pytest.approx([PINHOLE.fx, PINHOLE.fy], rel=0.05)
     assert f"from {wrong.fx:.1f}" in note
 
 
-def test_a_fixed_focal_length_that_is_wrong_costs_accuracy_and_changes_the_identity(pycolmap, small):
+def test_a_fixed_focal_length_that_is_wrong_costs_accuracy_and_changes_the_identity(recovered_small, small):
     poses, frames = small
-    right, wrong = (
-        evaluate_clip(poses, ColmapEstimator().estimate(frames, camera, fps=4.0))
-        for camera in (SMALL, SMALL.zoomed(1.3))
-    )
+    right = evaluate_clip(poses, recovered_small)
+    wrong = evaluate_clip(poses, ColmapEstimator().estimate(frames, SMALL.zoomed(1.3), fps=4.0))
     assert right.rot_deg < 0.5 * wrong.rot_deg
     assert ColmapEstimator(intrinsics="estimate").identity() != ColmapEstimator().identity()
 
@@ -163,6 +190,9 @@ def test_masks_take_a_thing_that_moves_with_the_camera_out(pycolmap, small, tmp_
     assert np.array_equal(by_folder._moving(spoiled), moving)
     identities = [str(made.identity()) for made in (ColmapEstimator(), by_array, by_folder)]
     assert len(set(identities)) == 3
+    (tmp_path / "000.png").write_bytes(b"no picture")
+    with pytest.raises(ValueError, match=r"moving_masks must be pictures; .*000\.png is none"):
+        by_folder.estimate(spoiled, SMALL, fps=4.0)
     with pytest.raises(ValueError, match=r"moving_masks must have the frames' shape \[7, 200, 352\]"):
         ColmapEstimator(moving_masks=moving[:5]).estimate(spoiled, SMALL, fps=4.0)
 

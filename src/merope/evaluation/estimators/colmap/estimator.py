@@ -175,12 +175,17 @@ class ColmapEstimator:
             )
             if not files:
                 raise ValueError(f"moving_masks must be a folder of pictures, one a frame; {masks} has none.")
-            sizes = {Image.open(file).size for file in files}
+            pictures = [_is_moving(file) for file in files]
+            sizes = {picture.shape for picture in pictures}
             if len(sizes) > 1:
                 raise ValueError(
                     f"moving_masks must be pictures of one size, those of {masks} have {sorted(sizes)}."
                 )
-            masks = np.stack([np.asarray(Image.open(file).convert("L")) > 0 for file in files])
+            masks = np.stack(pictures)
+        if masks is not None and masks.dtype != np.bool_:
+            raise ValueError(
+                f"moving_masks must be True where something moves, got an array of {masks.dtype}."
+            )
         if masks is not None and masks.shape != frames.shape[:3]:
             raise ValueError(
                 f"moving_masks must have the frames' shape {list(frames.shape[:3])} (time, height, width), got "
@@ -204,6 +209,13 @@ def _folder(masks: Path) -> Path:
     if not masks.is_dir():
         raise ValueError(f"moving_masks must be a folder of pictures, one a frame; there is none at {masks}.")
     return masks
+
+
+def _is_moving(file: Path) -> np.ndarray:
+    try:
+        return np.asarray(Image.open(file).convert("L")) > 0
+    except OSError as error:
+        raise ValueError(f"moving_masks must be pictures; {file} is none.") from error
 
 
 def _through(

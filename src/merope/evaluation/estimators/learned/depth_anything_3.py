@@ -14,7 +14,7 @@ from jaxtyping import UInt8
 
 from merope.cameras import CameraModel
 from merope.errors import CheckpointMismatch, MissingDependency
-from merope.evaluation.estimators.base import Recovered, identity_of
+from merope.evaluation.estimators.base import Recovered, RecoveryFailed, identity_of
 from merope.evaluation.estimators.checks import check_device
 from merope.evaluation.estimators.learned.conventions import ModelCameras, cameras_of_matrices
 from merope.evaluation.estimators.learned.frames import FramePlan
@@ -111,7 +111,11 @@ class DepthAnything3Estimator:
             torch.inference_mode(),
             torch.autocast(kind, dtype=torch.bfloat16, enabled=kind == "cuda"),
         ):
-            output = model.model(batch, None, None, [], False, self.ray_poses, "saddle_balanced")
+            try:
+                output = model.model(batch, None, None, [], False, self.ray_poses, "saddle_balanced")
+            except AssertionError as error:
+                # The nested model asserts that it sees more than sky, from which it takes its metres.
+                raise RecoveryFailed(f"Depth Anything 3 cannot use these frames: {error}.") from error
         # Models that are not metric have no such entry, and their dictionary answers an empty one for it.
         is_metric = output.get("is_metric", 0) == 1
         return cameras_of_matrices(
