@@ -54,6 +54,7 @@ def demo(
     from merope.data.clips.overlay import draw_path_inset, enlarge, side_by_side
     from merope.data.clips.video import write_frames, write_video
     from merope.data.poses.files import write_poses
+    from merope.evaluation.comparison import compare
     from merope.evaluation.estimators.base import Recovered
     from merope.evaluation.plots.bev import plot_bev
     from merope.evaluation.report.page import write_report
@@ -137,6 +138,7 @@ def demo(
             f"{spec.prefix_frames} are given. Poses are recovered by a network trained on renders of other worlds; "
             "its own error on true frames is the noise floor.",
         ),
+        comparisons=[compare(runs[1].result, runs[0].result)],
     )
     print()
     print(street.table({run.label: run.result for run in runs}))

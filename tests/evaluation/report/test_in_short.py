@@ -72,7 +72,16 @@ def test_the_best_run_comes_first_with_its_interval(good, poor):
         f"good : CamMC {summary.metric.value:.2f} ({summary.interval.low:.2f} to {summary.interval.high:.2f})"
     )
     assert wanted in text
+    ratio = good.result.summary()["metres_ratio"].metric.value
+    assert f"{ratio:.2f} m moved for each metre commanded" in text
     assert text.index("good :") < text.index("poor <1> :")
+
+
+def test_metres_are_told_of_metres_alone(good):
+    odd = [replace(clip, unit="unknown") for clip in good.result.clips]
+    unknown = replace(good, result=replace(good.result, clips=tuple(odd)))
+    for one in (unknown, from_files("slam", scale="up_to_scale")):
+        assert "metre" not in answers([one])["What came out"]
 
 
 def test_the_distance_from_the_floor_is_a_ratio_of_means(good, floor):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from merope.errors import MissingDependency
 from merope.evaluation.benchmarks.verdict import Verdict
 from merope.evaluation.comparison import compare
 from merope.evaluation.estimators.base import Recovered
@@ -325,3 +327,11 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(OSError, match="file"):
         write_report(tmp_path / "file" / "out", [run("a", num_clips=1, with_frames=False)])
+
+
+def test_without_matplotlib_the_numbers_are_there_and_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingDependency, match=r"merope\[plot\]"):
+        write_report(tmp_path, [run("a", num_clips=1, with_frames=False)])
+    assert (tmp_path / "results.json").exists()
+    assert not (tmp_path / "report.html").exists()

@@ -84,7 +84,10 @@ def _came_out(rivals: Sequence[ScoredRun], ranked: Sequence[ScoredRun]) -> str:
         )
         tr = summary["tr_percent"].metric.value
         if tr is not None:
-            line += f", positions by {format_value(tr, 2)} % of the way from start to end"
+            line += f", positions by {format_value(tr, 2)} % of the way from start to end once its scale is taken out"
+        ratio = summary["metres_ratio"].metric.value
+        if ratio is not None and {clip.unit for clip in run.result.clips} == {"m"}:
+            line += f"; {format_value(ratio, 2)} m moved for each metre commanded"
         lines.append(line)
     if len(ranked) > _MOST:
         lines.append(f"{len(ranked) - _MOST} more in the tables")
