@@ -7,21 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from merope.errors import MeropeError
+from merope.evaluation.agreement import MUST_AGREE, require_agreement
 from merope.evaluation.bootstrap import Interval, paired_auc_interval, paired_mean_interval
 from merope.evaluation.protocol import SPECS
-from merope.evaluation.result import POOLED, ClipResult, EvaluationResult, FrameSet, Scores, without_numbers
+from merope.evaluation.result import POOLED, EvaluationResult, FrameSet, Scores, without_numbers
 from merope.evaluation.settings_differences import settings_that_differ
 from merope.evaluation.sign_test import sign_test_p
 
-__all__ = ["MUST_AGREE", "PairedComparison", "PairedMetric", "compare", "settings_that_differ"]
-
-MUST_AGREE = {
-    "commanded": "follow the same commanded trajectory",
-    "angle_method": "measure angles by the same method",
-    "unit": "be commanded in the same unit",
-    "frames": "have as many frames, and as many given ones",
-}
-"""What the two versions of a clip must have in common for their scores to stand side by side."""
+__all__ = ["PairedComparison", "PairedMetric", "compare", "settings_that_differ"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +165,7 @@ def compare(
             "are matched by their ids."
         )
     pairs = [(sides_a[clip], sides_b[clip]) for clip in shared]
-    broken = _require_agreement(a.label, b.label, pairs, despite)
+    broken = require_agreement(a.label, b.label, pairs, despite)
     notes = []
     unchecked = sum(one.commanded_digest is None or other.commanded_digest is None for one, other in pairs)
     if unchecked:
@@ -212,42 +205,6 @@ def compare(
         seed=seed,
         num_resamples=num_resamples,
     )
-
-
-def _require_agreement(
-    label_a: str, label_b: str, pairs: list[tuple[ClipResult, ClipResult]], despite: Collection[str]
-) -> tuple[str, ...]:
-    """What does not agree and was accepted."""
-    broken = []
-    for name, demand in MUST_AGREE.items():
-        clashes = [(one, other) for one, other in pairs if _clashes(name, one, other)]
-        if not clashes:
-            continue
-        if name not in despite:
-            one, other = clashes[0]
-            values = "" if name == "commanded" else f": {_value(name, one)} against {_value(name, other)}"
-            raise MeropeError(
-                f"{label_a} and {label_b} cannot be compared: the clips of both must {demand}, and {len(clashes)} of "
-                f"{len(pairs)} do not, such as {one.clip_id}{values}. To compare them all the same, accept it by name: "
-                f"despite {name}."
-            )
-        broken.append(name)
-    return tuple(broken)
-
-
-def _clashes(name: str, one: ClipResult, other: ClipResult) -> bool:
-    left, right = _value(name, one), _value(name, other)
-    if name == "commanded" and (left is None or right is None):
-        return False
-    return left != right
-
-
-def _value(name: str, clip: ClipResult) -> Any:
-    if name == "commanded":
-        return clip.commanded_digest
-    if name == "frames":
-        return f"{clip.num_frames} frames, {clip.first_generated or 0} given"
-    return clip.angle_method if name == "angle_method" else clip.unit
 
 
 def _paired(

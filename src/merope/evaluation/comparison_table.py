@@ -4,8 +4,9 @@ import json
 from collections.abc import Collection
 from typing import Any
 
+from merope.evaluation.agreement import MUST_AGREE
 from merope.evaluation.bootstrap import Interval
-from merope.evaluation.comparison import MUST_AGREE, PairedComparison, PairedMetric
+from merope.evaluation.comparison import PairedComparison, PairedMetric
 from merope.evaluation.protocol import SPECS
 from merope.evaluation.result import format_value
 from merope.evaluation.text_table import aligned, wrapped

@@ -1,6 +1,5 @@
 """What an evaluation hands back: every number with unit and protocol, every exclusion counted, no bare NaN."""
 
-import json
 import math
 import re
 from collections import Counter
@@ -10,6 +9,7 @@ from typing import Any, Literal
 
 from merope.evaluation.benchmarks.verdict import Verdict
 from merope.evaluation.bootstrap import Interval, mean_interval, pooled_auc_interval
+from merope.evaluation.finite_json import finite_json
 from merope.evaluation.metrics.pairs import PairCounts
 from merope.evaluation.protocol import AUC_THRESHOLDS_DEG, FLAGS, GAUGE, GENERATED, SPECS, Metric
 from merope.files import write_text_atomically
@@ -295,7 +295,7 @@ class EvaluationResult:
         Raises:
             ValueError: if a number is NaN or infinite, which JSON has no word for.
         """
-        return strict_json(self.to_dict())
+        return finite_json(self.to_dict())
 
     def write_json(self, path: str | Path) -> None:
         """Write `to_json` to ``path`` in one step."""
@@ -306,37 +306,6 @@ class EvaluationResult:
         from merope.evaluation.result_table import table_text
 
         return table_text(self)
-
-
-def strict_json(content: Any) -> str:
-    """JSON text without NaN and infinity.
-
-    Raises:
-        ValueError: naming the place of the first such number.
-    """
-    try:
-        return json.dumps(content, indent=2, allow_nan=False)
-    except ValueError:
-        place = place_of_nan(content)
-        if place is None:
-            raise
-        raise ValueError(
-            f"results must hold finite numbers, and {place} is not one. An undefined value is None, with a reason."
-        ) from None
-
-
-def place_of_nan(content: Any, place: str = "") -> str | None:
-    """Where in JSON content the first number stands that is NaN or infinite; None where all are finite."""
-    if isinstance(content, float):
-        return None if math.isfinite(content) else place.lstrip(".")
-    if isinstance(content, dict):
-        parts = [(f"{place}.{name}", value) for name, value in content.items()]
-    elif isinstance(content, list | tuple):
-        parts = [(f"{place}[{index}]", value) for index, value in enumerate(content)]
-    else:
-        return None
-    found = (place_of_nan(value, name) for name, value in parts)
-    return next((name for name in found if name is not None), None)
 
 
 def without_numbers(reason: str) -> str:

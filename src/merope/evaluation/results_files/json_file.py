@@ -28,9 +28,10 @@ from merope.data.foreign_files.strict_json import parse_json
 from merope.errors import MeropeError
 from merope.evaluation.benchmarks.verdict import Verdict
 from merope.evaluation.comparison import PairedComparison
+from merope.evaluation.finite_json import finite_json, place_of_nan
 from merope.evaluation.metrics.pairs import MAX_THRESHOLD_DEG, PairCounts
 from merope.evaluation.protocol import Metric
-from merope.evaluation.result import FORMAT, ClipResult, EvaluationResult, Scores, place_of_nan, strict_json
+from merope.evaluation.result import FORMAT, ClipResult, EvaluationResult, Scores
 
 Fidelity = Mapping[str, Mapping[str, Metric]]
 NAME = "results.json"
@@ -60,7 +61,7 @@ def json_text(
         "comparisons": [comparison.to_dict(with_clips=False) for comparison in comparisons],
         "fidelity": measures,
     }
-    return strict_json(content) + "\n"
+    return finite_json(content) + "\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
