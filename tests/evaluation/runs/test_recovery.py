@@ -293,7 +293,21 @@ def test_a_file_of_another_version_is_recovered_anew(three, tmp_path):
     }
 
 
-def test_a_run_whose_processes_are_killed_goes_on_and_has_the_same_bytes(tmp_path):
+def alive(session):
+    """Processes of a session that run, those that ended and were not waited for left out."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, own = path.read_text().rpartition(")")[2].split()[:4]
+        except OSError:
+            continue
+        if int(own) == session and state not in "ZX":
+            found.append(path.parent.name)
+    return found
+
+
+@pytest.mark.parametrize("all_of_them", [True, False])
+def test_a_run_that_is_killed_leaves_no_process_and_goes_on_to_the_same_bytes(all_of_them, tmp_path):
     for index in range(8):
         write_clip(tmp_path / "clips", f"a/t{index}")
     whole = tmp_path / "whole" / "run"
@@ -316,8 +330,12 @@ def test_a_run_whose_processes_are_killed_goes_on_and_has_the_same_bytes(tmp_pat
     while process.poll() is None and len(list(folder.glob("a/*.txt"))) < 3:
         time.sleep(0.01)
     assert process.poll() is None
-    os.killpg(process.pid, signal.SIGKILL)
+    (os.killpg if all_of_them else os.kill)(process.pid, signal.SIGKILL)
     process.wait()
+    given_up = time.monotonic() + 60
+    while alive(process.pid) and time.monotonic() < given_up:
+        time.sleep(0.05)
+    assert not alive(process.pid)
     done = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.glob("a/*.txt")}
     assert 3 <= len(done) < 8
     second = recover(tmp_path / "clips", folder)

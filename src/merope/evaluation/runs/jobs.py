@@ -1,14 +1,16 @@
 """The clips that have to go through an estimator, one after another or shared out over processes."""
 
 import os
+import pickle
 import platform
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +57,16 @@ def run_jobs(jobs: list[Job], build: Build, estimator: PoseEstimator, workers: i
             with _one_thread():
                 yield _do(estimator, job)
         return
-    with _quiet_threads(), ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    # One process imports torch, and the workers are forks of it: it has no threads and no device to lose.
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    with (
+        _quiet_threads(),
+        ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent) as pool,
+    ):
         try:
-            yield from pool.map(_do_elsewhere, [(build, job) for job in jobs])
+            # Pickled here: on its way to another process a tensor would become a file descriptor and shared memory.
+            yield from pool.map(_do_elsewhere, [pickle.dumps((build, job)) for job in jobs])
         except BrokenProcessPool:
             raise MeropeError(
                 "a process that recovers cameras was killed, most often for want of memory. Clips that are done are kept; "
@@ -71,9 +80,21 @@ def run_jobs(jobs: list[Job], build: Build, estimator: PoseEstimator, workers: i
 _BUILT: list[PoseEstimator] = []
 
 
-def _do_elsewhere(given: tuple[Build, Job]) -> _Done:
+def _end_with_parent() -> None:
+    """Workers of a command that is killed end with it, rather than wait for ever for its next clip."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _do_elsewhere(pickled: bytes) -> _Done:
     """In a process of the pool, which serves one call of `run_jobs`: the estimator is built at its first clip."""
-    build, job = given
+    build, job = pickle.loads(pickled)
     if not _BUILT:
         torch.set_num_threads(1)
         _BUILT.append(build())
