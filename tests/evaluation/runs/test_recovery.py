@@ -191,6 +191,19 @@ def test_an_error_in_one_clip_names_it_and_loses_no_other(by_workers):
         assert f"{workers}/run, and the same call goes on from there" in words
 
 
+class Deadly(Knowing):
+    """Takes its process along."""
+
+    def estimate(self, frames, camera, *, fps):
+        os._exit(9)
+
+
+def test_a_worker_that_is_killed_is_said_to_be(three, tmp_path):
+    with pytest.raises(MeropeError, match="was killed, most often for want of memory"):
+        recover_clips(generated_sources(three), Deadly, tmp_path / "run", workers=2, progress=False)
+    assert recover(three, tmp_path / "run", workers=2).num_recovered == 3
+
+
 def test_no_workers_and_clips_of_one_name_are_refused(three, tmp_path):
     with pytest.raises(ValueError, match="workers must be 1 or more"):
         recover(three, tmp_path / "run", workers=0)
