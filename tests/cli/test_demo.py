@@ -242,7 +242,8 @@ def test_a_window_of_a_real_kitti_drive_is_commanded():
     assert_same_motion(command(path, start=1000), read_poses(path, format="kitti")[1000:1013], tolerance=1e-6)
 
 
-def test_parked_car_is_a_command_too(tmp_path):
+def test_parked_car_is_a_command_too(tmp_path, monkeypatch):
+    monkeypatch.setattr("merope.evaluation.report.figure_book.pdf_bytes", lambda figure: b"")
     parked = Poses(
         R_world_cam=long_drive().R_world_cam[:1].expand(20, 3, 3),
         center_world=long_drive().center_world[:1].expand(20, 3),

@@ -57,6 +57,7 @@ def demo(
     from merope.evaluation.comparison import compare
     from merope.evaluation.estimators.base import Recovered
     from merope.evaluation.plots.bev import plot_bev
+    from merope.evaluation.report.figures import run_colors
     from merope.evaluation.report.page import write_report
     from merope.evaluation.runs.run import RunClip
     from merope.evaluation.runs.scored import score_run
@@ -126,7 +127,7 @@ def demo(
         write_video(output / f"video{suffix}.mp4", shown, fps=spec.fps)
         write_frames(output / f"frames{suffix}", generated)
         paths = {label: poses[index] for label, poses in recovered.items()}
-        plot_bev(output / f"bev{suffix}.png", clip.poses, paths, title=clip.clip_id)
+        plot_bev(output / f"bev{suffix}.png", clip.poses, paths, title=clip.clip_id, colors=run_colors(runs))
         write_poses(output / f"commanded{suffix}.txt", clip.poses, format="kitti")
         write_poses(output / f"recovered{suffix}.txt", paths[ours], format="kitti")
     write_report(

@@ -122,3 +122,12 @@ def test_a_failed_clip_shows_its_command_alone():
     axes = new_figure(2, 2).add_subplot()
     draw_paths_on(axes, turning(5), {}, [])
     assert {line.get_linestyle() for line in axes.lines} == {"-", "None"}
+
+
+def test_a_path_has_the_colour_that_is_asked_for():
+    commanded = turning(5)
+    axes = draw_bev(
+        commanded, {"b": commanded, "a": commanded}, colors={"a": "#111111", "b": "#eeeeee"}
+    ).axes[0]
+    lines = {line.get_label(): line.get_color() for line in axes.lines}
+    assert (lines["a"], lines["b"]) == ("#111111", "#eeeeee")

@@ -1,6 +1,7 @@
 """Runs that the report's tests share: commanded drives, estimates with known errors, small pictures."""
 
 import functools
+import re
 
 import numpy as np
 
@@ -71,3 +72,9 @@ def run(
         )
     settings = {"estimator": {"name": "network", "options": {"size": 32}}, **options.pop("settings", {})}
     return score_run(clips, label=label, reference=reference, settings=settings, **options)
+
+
+def visible(path):
+    """The words of the page."""
+    text = re.sub(r"<(style|script)>.*?</\1>", " ", path.read_text(), flags=re.S)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", text))

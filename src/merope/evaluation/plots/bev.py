@@ -33,22 +33,30 @@ def plot_bev(
     *,
     title: str | None = None,
     align_scale: bool = False,
+    colors: Mapping[str, str] | None = None,
 ) -> None:
     """Draw paths from above: commanded solid, recovered dashed, equal metres per pixel on both axes.
 
     Every path starts at the first camera, which looks up the page; x is to its right, z ahead (OpenCV axes).
     Heights are not drawn. ``align_scale`` multiplies each recovered path by its s* (Eq. 37), for estimates without
-    metric scale; the legend then says so. The format follows the ending of ``path`` (png, svg, pdf).
+    metric scale; the legend then says so. ``colors`` are by label, those of the canvas by default.
+    The format follows the ending of ``path`` (png, svg, pdf).
 
     Raises:
         MissingDependency: if matplotlib is not installed.
     """
     with atomic_path(path) as temporary:
-        draw_bev(commanded, recovered, title=title, align_scale=align_scale).savefig(temporary, dpi=150)
+        figure = draw_bev(commanded, recovered, title=title, align_scale=align_scale, colors=colors)
+        figure.savefig(temporary, dpi=150)
 
 
 def draw_bev(
-    commanded: Poses, recovered: Mapping[str, Poses], *, title: str | None = None, align_scale: bool = False
+    commanded: Poses,
+    recovered: Mapping[str, Poses],
+    *,
+    title: str | None = None,
+    align_scale: bool = False,
+    colors: Mapping[str, str] | None = None,
 ) -> "Figure":
     """The figure that `plot_bev` saves."""
     figure = new_figure(6.4, 5.6)
@@ -57,7 +65,8 @@ def draw_bev(
     for label, poses in recovered.items():
         centers, scale = path_from_first(commanded, poses, align_scale=align_scale)
         paths[f"{label} (× s* = {scale:.3g})" if align_scale else label] = centers
-    draw_paths_on(axes, commanded, paths, cycle(len(paths)))
+    own = cycle(len(paths)) if colors is None else [colors[label] for label in recovered]
+    draw_paths_on(axes, commanded, paths, own)
     equal_metres(axes)
     unit = unit_words(commanded)
     axes.set_xlabel(f"right of the first camera ({unit})")

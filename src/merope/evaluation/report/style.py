@@ -64,8 +64,9 @@ thead th.words { text-align: left; }
 tr.apart td { text-align: left; color: var(--dim); font-size: .82rem; padding-top: .9rem; }
 td.words { text-align: left; white-space: normal; overflow-wrap: anywhere; min-width: 8rem; }
 table.clips { font-size: .88rem; }
-table.clips tbody th { min-width: 11rem; }
-table.clips td.words { min-width: 6.5rem; }
+table.clips th, table.clips td { padding: .4rem .4rem; }
+table.clips tbody th { min-width: 9rem; }
+table.clips td.words { min-width: 5rem; }
 table.clips button { white-space: nowrap; }
 table.clips thead th { position: sticky; top: 0; }
 table.clips thead th:nth-child(-n+2), table.clips thead th:last-child { text-align: left; }
