@@ -1,6 +1,7 @@
 """VGGT's cameras as our poses: conventions, crops, pieces, and what is said when something is missing."""
 
 import math
+import os
 import sys
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import torch
 from merope.cameras import Pinhole, UnifiedCamera
 from merope.errors import CheckpointMismatch, MissingDependency
 from merope.evaluation import PoseEstimator, RecoveryFailed
+from merope.evaluation.estimators.learned import vggt
 from merope.evaluation.estimators.learned.vggt import VGGTEstimator
+from merope.evaluation.estimators.weights import read_state
 from merope.geometry.poses import Poses
 from tests.support import model_standins
 from tests.support.drives import drive
@@ -107,6 +110,26 @@ def test_weights_of_another_model_are_a_mismatch_and_unneeded_heads_are_not(tmp_
     other.write_bytes(b"not a checkpoint")
     with pytest.raises(CheckpointMismatch, match="damaged or holds no weights"):
         VGGTEstimator(weights=other).estimate(grey_frames(2, height=60, width=112), LENS, fps=10.0)
+
+
+def test_weights_are_read_once_for_many_clips_and_again_once_they_are_others(tmp_path, monkeypatch):
+    read = []
+
+    def counted(path):
+        read.append(path)
+        return read_state(path)
+
+    monkeypatch.setattr(vggt, "read_state", counted)
+    estimator = VGGTEstimator(weights=weights(tmp_path, curved(5)))
+    for _ in range(3):
+        estimator.estimate(grey_frames(5, height=60, width=112), LENS, fps=10.0)
+    assert len(read) == 1
+    other = curved(5).rebase_to_first()[[4, 3, 2, 1, 0]]
+    weights(tmp_path, other)
+    os.utime(tmp_path / "model.pt", ns=(0, 1))
+    recovered = estimator.estimate(grey_frames(5, height=60, width=112), LENS, fps=10.0)
+    assert len(read) == 2
+    assert up_to_scale(recovered.poses, other)[1] < 1e-5
 
 
 def test_numbers_that_are_not_finite_are_a_failure(tmp_path):

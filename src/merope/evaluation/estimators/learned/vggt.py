@@ -2,6 +2,7 @@
 
 import inspect
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,24 @@ def missing_package(package: str, what: str, error: ImportError) -> MissingDepen
 def build(
     kind: Any, path: Path, device: str, *, without: tuple[str, ...], ignored: tuple[str, ...]
 ) -> torch.nn.Module:
-    """The model with its weights, on ``device``, without the heads that its constructor can leave out."""
+    """The model with its weights, on ``device``, without the heads that its constructor can leave out.
+
+    It is kept for the next clip, until another model is asked for or the file is written anew.
+    """
+    written = path.stat()
+    return _built(kind, path, (written.st_mtime_ns, written.st_size), device, without, ignored)
+
+
+# One at most: a model takes gigabytes, and a run asks for the same one clip after clip.
+@lru_cache(maxsize=1)
+def _built(
+    kind: Any,
+    path: Path,
+    written: tuple[int, int],
+    device: str,
+    without: tuple[str, ...],
+    ignored: tuple[str, ...],
+) -> torch.nn.Module:
     known = inspect.signature(kind).parameters
     off = {name: False for name in without if name in known}
     model: torch.nn.Module = kind(**off)
