@@ -369,6 +369,29 @@ def test_no_figure_that_is_gauge_free_depends_on_the_world_of_the_estimate():
     assert evaluate_clip(commanded, moved).ate_none > 10
 
 
+def test_the_unaligned_error_is_undefined_where_the_estimate_has_a_world_of_its_own():
+    clips = [
+        ClipPair(
+            clip_id=str(same), commanded=turning(9), estimated=turning(9), same_world=same, first_generated=3
+        )
+        for same in (True, False)
+    ]
+    result = evaluate_clips(clips)
+    shared, own = (result.clip(str(same)) for same in (True, False))
+    for frames in ("all", "generated"):
+        assert shared.scores(frames).values["ate_none"] == 0
+        assert own.scores(frames).reasons == {"ate_none": "the estimator's world is its own; use ATE SE(3)"}
+        others = {key: value for key, value in shared.scores(frames).values.items() if key != "ate_none"}
+        assert own.scores(frames).values == {**others, "ate_none": None}
+    assert result.summary()["ate_none"].num_excluded == 1
+
+
+def test_the_missing_scale_is_the_reason_that_is_given_first():
+    estimated = Recovered.complete(turning(9), scale="up_to_scale")
+    scores = evaluate_clip(turning(9), estimated, same_world=False).all
+    assert scores.reasons["ate_none"] == "the estimate has no metric scale"
+
+
 def test_every_figure_of_a_clip_is_a_value_or_has_a_reason():
     cases = [
         (turning(6), perturbed(turning(6), 1)),

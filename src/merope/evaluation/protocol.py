@@ -5,7 +5,7 @@ CamMC and TransErr divide each trajectory by its own largest distance from the f
 add the alignments of visual odometry. `MetricSpec.scale_rule` names the one that a number rests on.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 MetricGroup = Literal["driving", "panshot", "beside", "trajectory"]
@@ -35,6 +35,10 @@ class MetricSpec:
     groups: tuple[MetricGroup, ...]
     scale_rule: ScaleRule
     digits: int = 3
+
+    def in_unit(self, unit: str) -> "MetricSpec":
+        """The same figure with its unit by name, such as m for "commanded unit"."""
+        return replace(self, unit=unit)
 
     @property
     def paper(self) -> bool:
@@ -162,7 +166,7 @@ SPECS: dict[str, MetricSpec] = {
         protocol="|metres_ratio - 1| x 100; metric estimators only; mean over clips that move",
     ),
     "ate_none": _ate_spec(
-        "unaligned", "as recovered", "both in the world frames they came in; metric estimators only"
+        "unaligned", "as recovered", "both in the world frames they came in; metric and in one world only"
     ),
     "ate_se3": _ate_spec("SE(3)", "SE(3)", f"after the best rigid motion {_ALIGNED}; metric estimators only"),
     "ate_sim3": _ate_spec("Sim(3)", "Sim(3)", f"after the best rigid motion and scale {_ALIGNED}"),

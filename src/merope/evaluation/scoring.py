@@ -30,7 +30,8 @@ _TRAJECTORY = tuple(key for key, spec in SPECS.items() if "trajectory" in spec.g
 class ClipPair:
     """One clip to score. ``estimated`` is None where recovery failed; ``clip_id`` must be unique in a set.
 
-    ``nan_rows`` are the frames whose row in the estimate's file was not finite.
+    ``nan_rows`` are the frames whose row in the estimate's file was not finite. ``same_world`` is False for cameras that an
+    estimator recovered from frames, in a world of its own.
     """
 
     clip_id: str
@@ -38,6 +39,7 @@ class ClipPair:
     estimated: Poses | Recovered | None
     first_generated: int | None = None
     nan_rows: tuple[int, ...] = ()
+    same_world: bool = True
 
 
 def evaluate_clip(
@@ -49,6 +51,7 @@ def evaluate_clip(
     method: AngleMethod = "atan2",
     scale: Literal["metric", "up_to_scale"] | None = None,
     nan_rows: Sequence[int] = (),
+    same_world: bool = True,
 ) -> ClipResult:
     """All metrics of appendix B.2 for one clip, beside them what those cannot see, and evo's trajectory errors.
 
@@ -58,6 +61,8 @@ def evaluate_clip(
     ``method="acos"`` takes the paper's arccosine instead of the exact atan2. ``scale`` says whether estimated
     centres are metric (then the metric scale error is defined); without it, `Recovered` says, or metric is
     taken where both units are metres. ``nan_rows`` are frames whose row was not finite, for the flag of that name.
+    ``same_world=False`` says that the estimate's world is its own, as that of cameras recovered from frames always is: then
+    the error without alignment, ``ate_none``, is undefined.
 
     Undefined values are None with a reason: tr% where the command has no end-to-end chord (below 1e-6 of its
     path, or 1 cm for metres), scale figures where the command stands still or the estimate has no metric scale,
@@ -88,6 +93,7 @@ def evaluate_clip(
             first=first,
             method=method,
             metric=scale == "metric",
+            same_world=same_world,
             problem=problem,
             still=stands(commanded),
         )
@@ -115,6 +121,7 @@ def _score(
     first: int,
     method: AngleMethod,
     metric: bool,
+    same_world: bool,
     problem: str | None,
     still: bool,
 ) -> Scores:
@@ -135,7 +142,7 @@ def _score(
         reasons |= dict.fromkeys(("metres_ratio", "scale_error_percent"), "the estimate has no metric scale")
     if still:
         reasons |= dict.fromkeys(_BESIDE_SCALE, f"the command {problem or 'stands still'}")
-    trajectory, undefined = errors.values(first=first, metric=metric)
+    trajectory, undefined = errors.values(first=first, metric=metric, same_world=same_world)
     return Scores(values=values | trajectory, reasons=reasons | undefined, pairs=pairs)
 
 
@@ -188,6 +195,7 @@ def evaluate_clips(
                     method=method,
                     scale=scale,
                     nan_rows=clip.nan_rows,
+                    same_world=clip.same_world,
                 )
             )
         elif on_failure == "error":

@@ -18,6 +18,8 @@ from merope.evaluation.metrics.paper import geodesic_angle
 from merope.geometry.poses import Poses
 
 AlignmentKind = Literal["none", "se3", "sim3"]
+OWN_WORLD = "the estimator's world is its own; use ATE SE(3)"
+"""Why the unaligned error of cameras that were recovered from frames is undefined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,11 +147,14 @@ class TrajectoryErrors:
             undefined=undefined,
         )
 
-    def values(self, *, first: int, metric: bool) -> tuple[dict[str, float | None], dict[str, str]]:
+    def values(
+        self, *, first: int, metric: bool, same_world: bool = True
+    ) -> tuple[dict[str, float | None], dict[str, str]]:
         """The figures of the group "trajectory", and reasons for those that are undefined.
 
         ``first`` keeps frames from there on, and pairs whose later frame is kept. Where the estimate has no
-        ``metric`` scale, figures that keep the recovered scale are undefined.
+        ``metric`` scale, figures that keep the recovered scale are undefined; the unaligned error is so too where the two
+        do not share the ``same_world``, since there it measures where an estimator happened to put its origin.
         """
         pairs = slice(max(first - 1, 0), None)
         values = {
@@ -167,6 +172,9 @@ class TrajectoryErrors:
             keys = ("ate_none", "ate_se3", "rpe_trans")
             values |= dict.fromkeys(keys)
             reasons |= dict.fromkeys(keys, "the estimate has no metric scale")
+        elif not same_world:
+            values["ate_none"] = None
+            reasons["ate_none"] = OWN_WORLD
         return values, reasons
 
 
