@@ -173,6 +173,31 @@ def test_rounding_is_a_tie():
     assert (metric.wins, metric.losses, metric.ties, metric.better) == (0, 0, 1, None)
 
 
+@pytest.mark.parametrize(("gap", "tied"), [(0.00049, True), (0.00051, False)])
+def test_what_the_printed_digits_cannot_show_is_a_tie(gap, tied):
+    a, b = with_cammc("A", {"a": 1.0, "b": 2.0}), with_cammc("B", {"a": 1.0 + gap, "b": 2.0 + gap})
+    comparison = compare(a, b)
+    metric = comparison.metrics["cammc"]
+    assert (metric.wins, metric.losses, metric.ties) == ((0, 0, 2) if tied else (0, 2, 0))
+    assert metric.better == (None if tied else "a")
+    assert metric.largest(5) == ([] if tied else ["a", "b"])
+    assert "a tie: closer than half a step of the last printed digit" in " ".join(comparison.table().split())
+
+
+def test_one_part_in_a_billion_is_a_tie_however_many_digits_are_printed():
+    a, b = with_cammc("A", {"a": 1e9, "b": 1e9}), with_cammc("B", {"a": 1e9 + 0.9, "b": 1e9 + 1.1})
+    metric = compare(a, b).metrics["cammc"]
+    assert (metric.losses, metric.ties) == (1, 1)
+
+
+def test_one_clip_is_said_to_give_no_interval():
+    words = "one clip: no interval; --window cuts a long drive into clips"
+    one = compare(with_cammc("A", {"a": 1.0}), with_cammc("B", {"a": 2.0}))
+    assert one.metrics["cammc"].interval is None
+    assert f"note: {words}" in one.table()
+    assert words not in compare(*(with_cammc(x, {"a": 1.0, "b": 2.0}) for x in "AB")).notes
+
+
 def test_runs_without_a_common_clip_are_refused_and_their_clips_named():
     with pytest.raises(
         MeropeError, match=r"share no clip: the first has 'a', 'b' and 1 more, the second 'x'"

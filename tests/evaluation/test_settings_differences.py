@@ -81,3 +81,11 @@ def test_a_benchmark_and_its_objections_are_compared():
     verdict = Verdict(benchmark="panshot-272", num_expected=272, num_used=1, reasons=("271 are missing.",))
     found = settings_that_differ(run("one", [clip("a")]), run("other", [clip("a")], verdict=verdict))
     assert found == {"benchmark": (None, "panshot-272"), "not_comparable": ([], ["271 are missing."])}
+
+
+def test_how_exact_rotations_of_a_file_were_is_no_setting():
+    one, other = (
+        run(label, [clip("a")], settings={"projection_error": {"estimated": error}, "window": window})
+        for label, error, window in (("one", 8.17e-07, 49), ("other", 1.7e-15, 81))
+    )
+    assert settings_that_differ(one, other) == {"window": (49, 81)}

@@ -14,7 +14,10 @@ from merope.evaluation.result import POOLED, EvaluationResult, FrameSet, Scores,
 from merope.evaluation.settings_differences import settings_that_differ
 from merope.evaluation.sign_test import sign_test_p
 
-__all__ = ["PairedComparison", "PairedMetric", "compare", "settings_that_differ"]
+__all__ = ["TIES", "PairedComparison", "PairedMetric", "compare", "settings_that_differ"]
+
+TIES = "a tie: closer than half a step of the last printed digit, or than 1e-9 of the value"
+"""When neither run is better, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +26,9 @@ class PairedMetric:
 
     ``a`` and ``b`` are means over these clips (AUC: pooled over their pairs), ``difference`` is B - A with its paired
     bootstrap ``interval``. Of a metric that should be 1, such as s*, all this is of its distance from 1. ``wins`` are
-    clips where B is better, ``losses`` those where A is, ``ties`` those where they are equal to rounding; ``p_value``
-    is that of the sign test. None where no clip has the metric, or where neither direction is better.
+    clips where B is better, ``losses`` those where A is, ``ties`` those where the printed digits cannot show a
+    difference: less than half a step of the last one, or 1e-9 of the value. ``p_value`` is that of the sign test.
+    None where no clip has the metric, or where neither direction is better.
     """
 
     key: str
@@ -47,7 +51,7 @@ class PairedMetric:
         """ "a" or "b", whichever figure is better; None where they are equal or no direction is better."""
         if self.a is None or self.b is None or self.difference is None:
             return None
-        if SPECS[self.key].better == "none" or _tie(self.a, self.b):
+        if SPECS[self.key].better == "none" or _tie(self.key, self.a, self.b):
             return None
         return "b" if _sign(self.key) * self.difference > 0 else "a"
 
@@ -57,8 +61,8 @@ class PairedMetric:
         return {clip: b - a for clip, (a, b) in self.clips.items()}
 
     def largest(self, count: int) -> list[str]:
-        """The ids of the clips that differ most, largest difference first; equal ones by id."""
-        gaps = {clip: abs(difference) for clip, difference in self.differences.items() if difference}
+        """The ids of the clips that differ most, largest difference first, ties left out; equal ones by id."""
+        gaps = {clip: abs(b - a) for clip, (a, b) in self.clips.items() if not _tie(self.key, a, b)}
         return sorted(gaps, key=lambda clip: (-gaps[clip], clip))[:count]
 
     def to_dict(self, *, with_clips: bool = True) -> dict[str, Any]:
@@ -114,7 +118,8 @@ class PairedComparison:
             "protocol": (
                 "difference is b - a over the clips that both have, AUC pooled over their pairs; metrics that should be 1 "
                 f"by their distance from it; 95 % paired percentile bootstrap over clips, {self.num_resamples} resamples, "
-                f"seed {self.seed}; exact two-sided sign test, ties left out, not corrected for looking at several metrics"
+                f"seed {self.seed}; exact two-sided sign test, ties left out, not corrected for looking at several metrics; "
+                f"{TIES}"
             ),
             "num_clips": len(self.clip_ids),
             "num_expected": [self.expected_a, self.expected_b],
@@ -186,6 +191,8 @@ def compare(
         notes.append(
             f"{len(pairs) - len(scored)} clip(s) have no figures over generated frames in one of the runs"
         )
+    if len(scored) == 1:
+        notes.append("one clip: no interval; --window cuts a long drive into clips")
     units = {
         key: a.unit_of(key) if a.unit_of(key) == b.unit_of(key) else spec.unit for key, spec in SPECS.items()
     }
@@ -222,9 +229,11 @@ def _paired(
         clips[clip] = (abs(left - 1), abs(right - 1)) if spec.better == "one" else (left, right)
         both.append((one, other))
     a, b, interval = _figures(key, list(clips.values()), both, seed, num_resamples)
-    ties = sum(_tie(*pair) for pair in clips.values())
+    ties = sum(_tie(key, *pair) for pair in clips.values())
     directed = bool(clips) and spec.better != "none"
-    wins = sum(_sign(key) * (right - left) > 0 and not _tie(left, right) for left, right in clips.values())
+    wins = sum(
+        _sign(key) * (right - left) > 0 and not _tie(key, left, right) for left, right in clips.values()
+    )
     losses = len(clips) - ties - wins
     return PairedMetric(
         key=key,
@@ -269,9 +278,10 @@ def _sign(key: str) -> int:
     return 1 if SPECS[key].better == "higher" else -1
 
 
-def _tie(left: float, right: float) -> bool:
-    # Two ways to the same pose differ in the last digits of float64; nobody wins by those.
-    return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-9)
+def _tie(key: str, left: float, right: float) -> bool:
+    # Two ways to the same pose, or files of it with fewer digits, differ by rounding; nobody wins by that.
+    unseen = 0.5 * 10.0 ** -SPECS[key].digits
+    return abs(right - left) < unseen or math.isclose(left, right, rel_tol=1e-9)
 
 
 def _why(key: str, one: Scores, other: Scores) -> str:

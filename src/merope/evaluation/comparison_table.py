@@ -6,7 +6,7 @@ from typing import Any
 
 from merope.evaluation.agreement import MUST_AGREE
 from merope.evaluation.bootstrap import Interval
-from merope.evaluation.comparison import PairedComparison, PairedMetric
+from merope.evaluation.comparison import TIES, PairedComparison, PairedMetric
 from merope.evaluation.protocol import SPECS
 from merope.evaluation.result import format_value
 from merope.evaluation.text_table import aligned, wrapped
@@ -43,7 +43,7 @@ def heading(comparison: PairedComparison) -> list[str]:
         f"95% interval: paired bootstrap over clips, {comparison.num_resamples} resamples, seed {comparison.seed}; p: exact "
         "two-sided sign test without ties, "
         "not corrected for looking at several metrics; B/A/ties: clips where B is better, A is, neither; unclear: the "
-        "interval holds 0, or there is none",
+        f"interval holds 0, or there is none; {TIES}",
     ]
     for run, clips in (("A", comparison.only_a), ("B", comparison.only_b)):
         if clips:

@@ -7,6 +7,7 @@ from merope.evaluation.result import EvaluationResult
 
 ABSENT = "(not given)"
 """Stands for a setting that one of two runs does not have."""
+_MEASURED = frozenset(("projection_error",))
 
 
 def settings_that_differ(a: EvaluationResult, b: EvaluationResult) -> dict[str, tuple[Any, Any]]:
@@ -14,10 +15,12 @@ def settings_that_differ(a: EvaluationResult, b: EvaluationResult) -> dict[str, 
 
     Covered are all ``settings`` (estimator, versions, hashes of weights, whatever the run put there; nested ones by
     names with dots), how failures count, angle method, units, numbers of frames and clips, the benchmark, and what
-    the intervals were drawn with. `ABSENT` stands where one run lacks a setting.
+    the intervals were drawn with. `ABSENT` stands where one run lacks a setting. How far rotations in a file were from
+    exact ones (``projection_error``) was measured, not set, and is left out.
     """
     facts_a, facts_b = _facts(a), _facts(b)
     names = [*facts_a, *(name for name in facts_b if name not in facts_a)]
+    names = [name for name in names if _MEASURED.isdisjoint(name.split("."))]
     pairs = {name: (facts_a.get(name, ABSENT), facts_b.get(name, ABSENT)) for name in names}
     return {name: (one, other) for name, (one, other) in pairs.items() if not _same(one, other)}
 

@@ -1,6 +1,6 @@
 """A paired comparison as rows for tables in files."""
 
-from merope.evaluation.comparison import PairedComparison
+from merope.evaluation.comparison import TIES, PairedComparison
 from merope.evaluation.comparison_table import p_text
 from merope.evaluation.protocol import SPECS
 
@@ -46,5 +46,5 @@ def paired_caption(comparison: PairedComparison) -> str:
         f"Paired: {comparison.label_b} (B) against {comparison.label_a} (A), clip by clip over the {used} clips of "
         f"both{rest}; {frames}. Intervals: 95 % paired bootstrap over clips, {comparison.num_resamples} resamples, seed "
         f"{comparison.seed}. p: exact two-sided sign test, ties left out, not corrected for several metrics. B / A / ties: "
-        f"clips where B is better, A is, neither.{broken}"
+        f"clips where B is better, A is, neither ({TIES}).{broken}"
     )
