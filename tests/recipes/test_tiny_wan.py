@@ -1,12 +1,14 @@
 """A small Wan pipeline in diffusers' layout: real classes, offline, what the published checkpoints are but for widths."""
 
 import json
+import sys
 
 import pytest
 import torch
 from diffusers import AutoencoderKLWan, DiffusionPipeline, WanPipeline, WanTransformer3DModel
 from transformers import T5Tokenizer, UMT5EncoderModel
 
+from merope.errors import MissingDependency
 from merope.recipes.tiny_wan import make_tiny_wan
 
 
@@ -74,3 +76,10 @@ def test_normalised_latents_are_near_unit_deviation_and_their_posterior_is_narro
     scale = torch.tensor(vae.config.latents_std).view(1, -1, 1, 1, 1)
     assert 0.3 < float((posterior.mean.detach() / scale).std()) < 3
     assert float((posterior.std.detach() / scale).max()) < 0.2
+
+
+def test_without_transformers_the_extra_that_brings_it_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(MissingDependency, match=r"needs the package 'transformers'.*merope\[text\]"):
+        make_tiny_wan(tmp_path / "wan")
+    assert not (tmp_path / "wan").exists()

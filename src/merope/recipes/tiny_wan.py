@@ -6,6 +6,7 @@ from typing import Any, Literal
 import torch
 from diffusers import AutoencoderKLWan, UniPCMultistepScheduler, WanPipeline, WanTransformer3DModel
 
+from merope.errors import MissingDependency
 from merope.files import atomic_folder
 
 _WORDS = (
@@ -27,10 +28,16 @@ def make_tiny_wan(
     Raises:
         ValueError: if ``version`` is unknown.
         FileExistsError: if the folder is there already and not empty.
+        MissingDependency: if transformers is not installed.
     """
     if version not in ("2.1", "2.2"):
         raise ValueError(f"version must be '2.1' or '2.2'; got {version!r}.")
-    from transformers import UMT5Config, UMT5EncoderModel
+    try:
+        from transformers import UMT5Config, UMT5EncoderModel
+    except ModuleNotFoundError as error:
+        raise MissingDependency.for_extra(
+            "transformers", extra="text", purpose="the text encoder of a tiny Wan pipeline"
+        ) from error
 
     folder = Path(folder)
     tokenizer = _tokenizer()
