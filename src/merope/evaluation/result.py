@@ -239,7 +239,7 @@ class EvaluationResult:
         return Summary(
             metric=Metric(
                 value=value,
-                unit=spec.unit,
+                unit=self.unit_of(key),
                 protocol=spec.protocol,
                 reason="; ".join(sorted(set(why))) or None,
             ),

@@ -3,7 +3,7 @@
 import pytest
 
 from merope.evaluation.benchmarks.verdict import Verdict
-from merope.evaluation.protocol import Metric
+from merope.evaluation.protocol import SPECS, Metric
 from merope.evaluation.results_files.tables import problem_of, tables_of
 from tests.evaluation.scored import clip, pairs, run, with_cammc
 
@@ -188,3 +188,12 @@ def test_runs_without_any_number_make_no_table(num):
     empty = [run(f"run {n}", [clip("a", pairs(num=0))]) for n in range(num)]
     assert tables_of(empty) == []
     assert tables_of([with_cammc("A", {"a": 1.0})]) != []
+
+
+@pytest.mark.parametrize(("units", "named"), [(("m", "m"), "m"), (("m", "normalized"), "commanded unit")])
+def test_a_column_has_the_unit_that_all_clips_share(units, named):
+    rows = [run(label, [clip("a", ate_se3=1.0, unit=unit)]) for label, unit in zip("AB", units, strict=True)]
+    columns = [column for table in tables_of(rows) for column in table.columns if column.key == "ate_se3"]
+    assert [(column.unit, column.heading) for column in columns] == [(named, f"ATE SE(3) ({named})")]
+    assert SPECS["ate_se3"].in_unit(columns[0].unit).unit == named
+    assert rows[0].summary()["ate_se3"].metric.unit == "m"

@@ -88,7 +88,7 @@ def metric_table(laid_out: ResultsTable, summaries: Mapping[str, Mapping[str, Su
 
 def _head(found: Column) -> str:
     if found.key in SPECS:
-        return metric_column(SPECS[found.key])
+        return metric_column(SPECS[found.key].in_unit(found.unit))
     return (
         f'<th scope="col">{escape(found.heading)} <span class="arrow" aria-hidden="true">{found.arrow}</span>'
         '<span class="unseen"> (lower is better)</span></th>'

@@ -11,13 +11,17 @@ FEWEST_FOR_SECOND = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One metric of a table. ``group`` stands over neighbours that share it: how the estimate's scale was treated."""
+    """One metric of a table. ``group`` stands over neighbours that share it: how the estimate's scale was treated.
+
+    ``unit`` is that of the runs' clips where they share one.
+    """
 
     key: str
     heading: str
     better: Literal["lower", "higher", "one", "none"]
     digits: int
     group: str
+    unit: str = ""
 
     @property
     def arrow(self) -> str:

@@ -130,13 +130,14 @@ def _has(summary: Summary) -> bool:
 def _column(key: str, group: MetricGroup, units: Collection[str]) -> Column:
     spec = SPECS[key]
     unit = next(iter(units)) if len(units) == 1 else spec.unit
-    unit = "" if unit in ("1", "%") or key in _HEADINGS else f" ({unit})"
+    shown = "" if unit in ("1", "%") or key in _HEADINGS else f" ({unit})"
     return Column(
         key=key,
-        heading=_HEADINGS.get(key, spec.label + unit),
+        heading=_HEADINGS.get(key, spec.label + shown),
         better=spec.better,
         digits=_PAPER_DIGITS if group in ("driving", "panshot") else spec.digits,
         group="no scale" if spec.scale_rule == "none" else spec.scale_rule,
+        unit=unit,
     )
 
 
