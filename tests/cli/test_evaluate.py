@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from merope.cli.evaluate_output import unique_labels
 from merope.cli.main import run
 from merope.data import write_poses
 from merope.evaluation.estimators.base import Recovered
@@ -153,6 +154,41 @@ def test_a_wrong_option_is_a_usage_error(files):
     assert stop.value.code == 2
 
 
+def test_paths_of_files_are_compared_by_their_errors_too(files, tmp_path, capsys):
+    write_poses(tmp_path / "other.txt", perturbed(turning(30), 2), format="kitti")
+    assert run([*files[:5], str(tmp_path / "other.txt"), *files[5:], "--window", "10"]) == 0
+    table = capsys.readouterr().out.split("A: estimated")[1]
+    for label in ("CamMC", "ATE SE(3)", "ATE Sim(3)", "RPE trans", "RPE rot"):
+        assert label in table
+
+
+def test_key_frames_are_said_to_be_few_and_what_rpe_is_between(files, capsys):
+    rows = kitti_rows(turning(30))
+    with open(files[4], "w", encoding="utf-8") as file:
+        file.writelines(f"{frame} {rows[frame]}\n" for frame in range(0, 30, 10))
+    assert run(files) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert "3 of 30 commanded poses have an estimate, and RPE is between consecutive matched poses" in words
+    assert run([*files, "--fill"]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert "; 3 of 30 commanded poses have an estimate;" in words
+
+
+@pytest.mark.parametrize(
+    ("paths", "labels"),
+    [
+        (("a/00.txt.gz", "a/01.npy"), ["00", "01"]),
+        (("a/mine.txt", "a/mine.json"), ["mine.txt", "mine.json"]),
+        (("a/mine.txt", "b/mine.txt"), ["a/mine", "b/mine"]),
+        (("a/mine.txt", "b/mine.txt", "b/mine.json"), ["a/mine", "b/mine", "mine.json"]),
+        (("run.v1", "run.v2"), ["run.v1", "run.v2"]),
+        (("a/.txt",), [".txt"]),
+    ],
+)
+def test_rows_are_named_after_files_without_their_endings_and_differ(tmp_path, paths, labels):
+    assert unique_labels([tmp_path / path for path in paths]) == labels
+
+
 KITTI = {
     "00": ("00_ORB.txt.gz", "00_SPTAM.txt.gz"),
     "09": ("09_example_0.txt", "09_example_1.txt"),
@@ -173,7 +209,7 @@ def test_two_estimates_of_a_real_drive_are_two_rows_compared_clip_by_clip(capsys
     assert run(real("00", "--json")) == 0
     content = json.loads(capsys.readouterr().out)
     orb, sptam = content["results"]
-    assert (orb["label"], sptam["label"]) == KITTI["00"]
+    assert (orb["label"], sptam["label"]) == ("00_ORB", "00_SPTAM")
     assert orb["num_clips"] == sptam["num_clips"] == 92
     # As in docs/reproduce.md.
     assert orb["metrics"]["rot_deg"]["value"] == pytest.approx(0.337, abs=5e-4)
@@ -188,10 +224,10 @@ def test_an_estimate_with_frame_numbers_and_missing_rows_is_read_as_it_is(capsys
     assert run(real("09")) == 0
     printed = capsys.readouterr().out
     assert (
-        "09_example_0.txt: matched by frame number: 1589 of 1591 commanded poses; the 2 without an estimate are left out "
+        "09_example_0: matched by frame number: 1589 of 1591 commanded poses; the 2 without an estimate are left out "
         "of every figure" in printed
     )
-    assert "09_example_1.txt: matched one to one: 1591 of 1591 commanded poses" in printed
+    assert "09_example_1: matched one to one: 1591 of 1591 commanded poses" in printed
     assert "not compared clip by clip" in printed
     assert "--fill keeps all of them" in printed
 

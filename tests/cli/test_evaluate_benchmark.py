@@ -37,13 +37,13 @@ def test_pose_files_are_cut_into_clips_of_the_benchmark_and_its_given_frames_sta
         "taken from nuscenes-384: clips of 49 frames (--window), 9 given frames (--first-generated), worst answers for "
         "clips without cameras (--on-failure), the columns of its table" in printed
     )
-    assert "mine.txt: 2 clips of 49 frames" in printed
+    assert "mine: 2 clips of 49 frames" in printed
     assert "generated only: from frame 9 on" in printed
     header = next(line for line in printed.splitlines() if line.startswith("nuscenes-384 "))
     assert header.split("  ", 1)[1].split() == (
         ["rot", "[deg]", "tr", "[%]", "AUC@3", "[%]", "AUC@10", "[%]", "CamMC", "[1]", "clips", "comparable"]
     )
-    row = next(line for line in printed.splitlines() if line.startswith("mine.txt  "))
+    row = next(line for line in printed.splitlines() if line.startswith("mine  "))
     assert row.split()[-2:] == ["2/384", "no"]
 
 
@@ -88,7 +88,7 @@ def test_a_file_shorter_than_the_clips_stays_whole(tmp_path, capsys):
         write_poses(tmp_path / f"{name}.txt", turning(30), format="kitti")
     files = ("--commanded", tmp_path / "true.txt", "--estimated", tmp_path / "mine.txt", "--format", "kitti")
     assert evaluate(*files, "--benchmark", "nuscenes-384") == 0
-    assert "mine.txt: 1 clip of 30 frames" in capsys.readouterr().out
+    assert "mine: 1 clip of 30 frames" in capsys.readouterr().out
 
 
 def test_the_estimator_is_the_benchmarks(clips, tmp_path, capsys):

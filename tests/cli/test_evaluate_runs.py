@@ -11,6 +11,7 @@ from merope.data import write_poses
 from merope.data.clips.folder import write_clip as write_true_clip
 from merope.data.clips.generated import note_asked
 from merope.files import only_process
+from merope.worlds import build_world, place_on_ground, render
 from tests.evaluation.runs.clips import write_clip
 from tests.evaluation.trajectories import turning
 
@@ -88,6 +89,45 @@ def test_a_floor_is_a_row_that_does_not_compete(clips, tmp_path, capsys):
     # The same frames are left out of its figures over generated ones.
     assert {clip["first_generated"] for clip in content["results"][1]["clips"]} == {5}
     assert content["comparisons"] == []
+
+
+def test_true_clips_alone_measure_the_estimator(tmp_path, capsys):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'merope[plot]'")
+    for seed, name in enumerate(("x", "y")):
+        poses = place_on_ground(turning(9))
+        frames = render(build_world(seed, paths=[poses]), LENS, poses, samples=1).rgb
+        write_true_clip(tmp_path / "true", name, frames, poses=poses, lens=LENS, fps=10.0, source="s")
+    out = tmp_path / "out"
+    assert evaluate("--floor", tmp_path / "true", "--out", out) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "true clips: cameras by network: 2 clips: 2 recovered now" in printed
+    assert "network on 2 true clips: 2 clips of 9 frames" in printed
+    assert "these errors are the estimator's own" in printed
+    assert "was not measured" not in printed
+    content = json.loads((out / "results.json").read_text())
+    (row,) = content["results"]
+    assert (row["label"], content["references"]) == ("network on 2 true clips", [])
+    page = (out / "report.html").read_text()
+    assert "<h1>How well network recovers the cameras of true clips</h1>" in page
+    assert "How closely the estimator recovers the true cameras from true frames" in page
+    assert "Not measured" not in page and "None was measured" not in page
+    # The same cameras are the floor of runs that are added later.
+    write_clip(tmp_path / "ours", "a/one", lens=LENS)
+    assert evaluate(tmp_path / "ours", "--floor", tmp_path / "true", "--out", out, "--share", "1/1") == 0
+    assert "noise floor: cameras by network: 2 clips: 0 recovered now, 2 reused" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--benchmark", "nuscenes-384"), "--floor alone measures an estimator"),
+        (("--estimator", "poses", "--estimates", "e"), "--floor needs an estimator"),
+        (("--labels", "a", "b"), "--labels must name each of the 1 rows"),
+    ],
+)
+def test_true_clips_alone_take_no_flags_of_runs(tmp_path, capsys, options, words):
+    assert evaluate("--floor", tmp_path, *options) == 2
+    assert words in capsys.readouterr().err
 
 
 def test_a_clip_that_fails_is_named_and_counts(clips, capsys):
@@ -241,3 +281,5 @@ def test_help_groups_the_flags(capsys):
     ):
         assert words in printed
     assert "scored.commanded" not in printed
+    assert "(default: )" not in printed
+    assert "[[" not in printed

@@ -17,7 +17,7 @@ _SCORED, _READING, _RECOVERY, _WRITTEN = ScoredFlags(), ReadingFlags(), Recovery
 
 
 def evaluate(
-    runs: tuple[Path, ...] = (),
+    runs: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="[RUN ...]", help_behavior_hint="")] = (),
     /,
     *,
     scored: Annotated[ScoredFlags, _BARE] = _SCORED,
@@ -28,11 +28,14 @@ def evaluate(
     """Score cameras against their command, with every metric of the paper's appendix B.2 and what those cannot see.
 
     Either folders of generated clips (`merope generate --out RUN`), whose cameras an estimator recovers from the lossless
-    frames; or --estimated poses against --commanded ones, files or folders of files, in --format.
+    frames; or --estimated poses against --commanded ones, files or folders of files, in --format; or --floor alone, which
+    measures an estimator on true clips.
 
       merope evaluate RUN [RUN ...] --estimator colmap --floor TRUE_CLIPS --out DIR
 
       merope evaluate --commanded true.txt --estimated mine.txt other.txt --format kitti --window 49
+
+      merope evaluate --floor TRUE_CLIPS --estimator xfeat
 
     Poses are compared relative to the first frame. Numbers, flags and files are explained in docs/evaluation.md.
 
@@ -50,12 +53,17 @@ def evaluate(
             "pose files leave the folder out; several estimates follow one --estimated. Cameras of clips that another "
             "program recovered come in by --estimator poses --estimates FOLDER."
         )
-    if not runs and not (scored.commanded is not None and scored.estimated):
+    true_alone = not runs and not from_files and scored.floor is not None
+    if not runs and not true_alone and not (scored.commanded is not None and scored.estimated):
         raise UsageError(
             "name folders of generated clips (merope evaluate RUN ...), or --commanded, --estimated and the --format of "
-            "both."
+            "both, or true clips alone (--floor CLIPS)."
         )
-    rows = len(runs) or len(scored.estimated)
+    if true_alone and scored.benchmark is not None:
+        raise UsageError(
+            "--benchmark is for generated clips and pose files; --floor alone measures an estimator. Leave it out."
+        )
+    rows = len(runs) or len(scored.estimated) or 1
     if scored.labels and len(scored.labels) != rows:
         raise UsageError(f"--labels must name each of the {rows} rows, got {len(scored.labels)}.")
     if len(set(scored.labels)) < len(scored.labels):

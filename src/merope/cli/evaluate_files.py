@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from merope.data.poses.files import PoseFile
     from merope.data.poses.table import ReadOptions
 
+# Files have paths of their own world and length, of which these errors say more than the paper's.
+_PATH_ERRORS = ("ate_se3", "ate_sim3", "rpe_trans", "rpe_rot_deg")
 _SAME_FRAMES = " Where estimates lack different frames, --fill keeps all of them, and clips are the same."
 
 
@@ -109,6 +111,7 @@ def evaluate_files(scored: ScoredFlags, reading: ReadingFlags, written: WrittenF
         notes=_shortened(notes),
         hint=_SAME_FRAMES if len(rows) > 1 and not scored.fill else "",
         judge=judge,
+        beside=_PATH_ERRORS,
     )
 
 

@@ -26,7 +26,9 @@ class ScoredFlags:
 
     commanded: Path | None = None
     """File of commanded (true) poses, or a folder with one for each clip."""
-    estimated: tuple[Path, ...] = ()
+    estimated: Annotated[
+        tuple[Path, ...], tyro.conf.arg(metavar="PATH [PATH ...]", help_behavior_hint="")
+    ] = ()
     """File of estimated poses, or a folder with one for each clip, of the same names; several are several rows."""
     window: int | None = None
     """Cut pose files into consecutive clips of this many frames, without overlap; without it a file is one clip."""
@@ -35,13 +37,13 @@ class ScoredFlags:
     first_generated: int | None = None
     """Number of given frames at the start of each clip of pose files; adds figures over the generated ones alone."""
     floor: Path | None = None
-    """True clips for the estimator's noise floor: as `merope data convert` writes them, or a run that has true_frames/."""
+    """True clips for the noise floor, alone or beside runs: as `merope data convert` writes them, or with true_frames/."""
     benchmark: str | None = None
     """Benchmark that these should be (`merope benchmark list`); it says whatever of the protocol other flags leave open."""
     split: Path | None = None
     """Split file of the benchmark: which clips there should be."""
-    labels: tuple[str, ...] = ()
-    """Names of the rows; by default those of folders and files."""
+    labels: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]", help_behavior_hint="")] = ()
+    """Names of the rows; by default those of folders, and of files without their ending."""
     on_failure: Literal["worst", "skip", "error"] | None = None
     """A clip without cameras counts as the worst possible answer (the usual), is left out, or ends the command."""
     scale: Literal["auto", "metric", "up-to-scale"] = "auto"

@@ -18,18 +18,28 @@ if TYPE_CHECKING:
 
 # With more rows their pairs are too many to read in a terminal; files have them all.
 _MAX_PAIRS_SHOWN = 3
+_ENDINGS = (".txt", ".csv", ".json", ".npy", ".npz", ".tum", ".kitti")
 
 
 def unique_labels(paths: Sequence[Path]) -> list[str]:
-    """Names of rows: the last part of each path, more of it where two would be alike, a number where nothing helps."""
+    """Names of rows: the last part of each path, more of it where two would be alike, a number where nothing helps.
+
+    Files lose the endings of pose files, unless another file differs by its ending alone.
+    """
     # Links keep the names that their users gave them.
     whole = [Path(os.path.abspath(path)) for path in paths]
-    labels = [path.name or str(path) for path in whole]
+    names = [path.name or str(path) for path in whole]
+    short = [_without_ending(path) or name for path, name in zip(whole, names, strict=True)]
+    short = [
+        name if short.count(label) > 1 and names.count(name) == 1 else label
+        for name, label in zip(names, short, strict=True)
+    ]
+    labels = short
     for depth in range(2, 5):
         doubled = {label for label in labels if labels.count(label) > 1}
         labels = [
-            "/".join(path.parts[-depth:]) if label in doubled else label
-            for path, label in zip(whole, labels, strict=True)
+            "/".join((*path.parts[-depth:-1], last)) if label in doubled else label
+            for path, last, label in zip(whole, short, labels, strict=True)
         ]
     seen: dict[str, int] = {}
     for place, label in enumerate(labels):
@@ -37,6 +47,13 @@ def unique_labels(paths: Sequence[Path]) -> list[str]:
         if seen[label] > 1:
             labels[place] = f"{label} ({seen[label]})"
     return labels
+
+
+def _without_ending(path: Path) -> str:
+    if path.is_dir():
+        return path.name
+    name = path.name.removesuffix(".gz")
+    return name.removesuffix(next((ending for ending in _ENDINGS if name.endswith(ending)), ""))
 
 
 def present(
@@ -48,11 +65,12 @@ def present(
     after: Sequence[str] = (),
     hint: str = "",
     judge: "Judge | None" = None,
+    beside: Sequence[str] = (),
 ) -> None:
-    """Compare, write and print rows; ``notes`` stand above the tables and in the report, ``after`` below.
+    """Compare, write and print rows; ``notes`` stand above the tables and at the report's settings, ``after`` below.
 
-    ``hint`` follows a sentence about rows that cannot be compared. The ``judge`` of a benchmark adds its verdicts, and
-    its own table.
+    Printed comparisons have the paper's metrics, or the benchmark's, and those named in ``beside``. ``hint`` follows a
+    sentence about rows that cannot be compared. The ``judge`` of a benchmark adds its verdicts, and its own table.
     """
     from merope.evaluation.protocol import SPECS
     from merope.evaluation.runs.scored import not_whole
@@ -62,6 +80,7 @@ def present(
         runs = [run if run.reference else replace(run, result=judge.judged(run)) for run in runs]
         notes = [*judge.notes(), *notes]
         columns = list(judge.benchmark.metrics)
+    columns += [key for key in beside if key not in columns]
     fidelity, missing = _fidelity(written.fidelity, runs)
     comparisons, refused = compared(runs)
     remarks = [*(line + hint for line in refused), *missing]
@@ -74,7 +93,8 @@ def present(
             written.out,
             runs,
             title=title,
-            notes=(*notes, *after, *remarks, *broken),
+            notes=(*after, *remarks, *broken),
+            history=notes,
             comparisons=comparisons,
             fidelity=fidelity,
         )

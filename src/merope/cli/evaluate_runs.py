@@ -23,6 +23,10 @@ NO_FLOOR = (
     "the noise floor of the estimator was not measured: what it finds on true frames bounds every number above. "
     "--floor CLIPS measures it, on true clips of the same kind (merope data convert, merope worlds render)"
 )
+TRUE_ALONE = (
+    "frames and cameras are true: these errors are the estimator's own, the noise floor of any run on clips of this kind, "
+    "lens and length"
+)
 _MAX_NAMED = 10
 
 
@@ -46,7 +50,7 @@ def evaluate_runs(
             share = Share.parse(recovery.share)
         except ValueError as error:
             raise UsageError(f"--share: {error}") from None
-    labels = list(scored.labels) or unique_labels(runs)
+    labels = (list(scored.labels) or unique_labels(runs)) if runs else []
     sources = {label: generated_sources(run) for label, run in zip(labels, runs, strict=True)}
     absent = {
         label: _require_made(run, sources[label], scored.on_failure)
@@ -70,10 +74,11 @@ def evaluate_runs(
                 notes += [f"{label}: {note}" for note in _unreliable(about)]
         if floor is not None:
             clips, about, words = recover(NOISE_FLOOR_FOLDER, floor)
-            notes.append(f"noise floor: {words}")
+            name = "noise floor" if runs else "true clips"
+            notes.append(f"{name}: {words}")
             if share is None:
-                rows.append(_floor_row(clips, about, recovery, scored))
-                notes += [f"noise floor: {note}" for note in _unreliable(about)]
+                rows.append(_floor_row(clips, about, recovery, scored, alone=not runs))
+                notes += [f"{name}: {note}" for note in _unreliable(about)]
         if share is not None:
             print("\n".join(notes))
             print(
@@ -86,7 +91,10 @@ def evaluate_runs(
                 print(
                     f"left out, since they were not generated: {label}: {', '.join(names)}", file=sys.stderr
                 )
-        title = f"Cameras of {', '.join(labels)}, recovered and scored"
+        if runs:
+            title = f"Cameras of {', '.join(labels)}, recovered and scored"
+        else:
+            title = f"How well {recovery.estimator} recovers the cameras of true clips"
         present(rows, written, title=title, notes=notes, after=_about_floor(rows, recovery), judge=judge)
 
 
@@ -209,20 +217,28 @@ def _scored(
 
 
 def _floor_row(
-    clips: "tuple[RunClip, ...]", about: dict[str, Any], recovery: RecoveryFlags, scored: ScoredFlags
+    clips: "tuple[RunClip, ...]",
+    about: dict[str, Any],
+    recovery: RecoveryFlags,
+    scored: ScoredFlags,
+    *,
+    alone: bool,
 ) -> "ScoredRun":
+    """True clips: a reference beside runs, and without any the row that was asked for."""
     from merope.evaluation.runs.scored import score_run
 
     assert scored.floor is not None
+    words = f"{recovery.estimator} on {len(clips)} true clip{'' if len(clips) == 1 else 's'}"
+    own = scored.labels[0] if scored.labels else words
     return score_run(
         clips,
-        label=f"noise floor ({recovery.estimator} on {len(clips)} true clip{'' if len(clips) == 1 else 's'})",
+        label=own if alone else f"noise floor ({words})",
         on_failure=scored.on_failure or "worst",
         method=scored.angle,
         scale=SCALES[scored.scale],
         seed=scored.seed,
         settings={"true_clips": scored.floor.resolve().name, **_about_frames(clips), **about},
-        reference=True,
+        reference=not alone,
     )
 
 
@@ -238,6 +254,8 @@ def _about_frames(clips: "Sequence[RunClip]") -> dict[str, Any]:
 def _about_floor(rows: "Sequence[ScoredRun]", recovery: RecoveryFlags) -> list[str]:
     if recovery.estimator == "poses":
         return ["the noise floor of whatever recovered these poses was not measured here"]
+    if all("true_clips" in row.result.settings for row in rows):
+        return [TRUE_ALONE]
     floor = next((row for row in rows if row.reference), None)
     if floor is None:
         return [NO_FLOOR]

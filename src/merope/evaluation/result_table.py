@@ -67,7 +67,8 @@ def _about(result: EvaluationResult) -> list[str]:
     counted = f"{total} clip{'s' if total != 1 else ''}"
     lines = [
         f"{result.label}: {counted} of {_span(frames)} frames; poses recovered for "
-        f"{100 * result.success_rate:.0f} %"
+        f"{100 * result.success_rate:.0f} % of the clips"
+        + matched_words(result)
         + (f"; {result.num_skipped} skipped" if result.num_skipped else "")
         + f"; {len(result.clips)} of {result.expected} expected clips are scored"
     ]
@@ -83,6 +84,18 @@ def _about(result: EvaluationResult) -> list[str]:
     return lines
 
 
+def matched_words(result: EvaluationResult) -> str:
+    """Of pose files, how many commanded poses have an estimate; nothing for cameras recovered from frames."""
+    commanded, matched = (result.settings.get(key) for key in ("num_commanded", "num_with_estimate"))
+    if commanded is None or matched is None:
+        return ""
+    gaps = matched < commanded and not result.settings.get("num_not_registered")
+    said = f"; {matched} of {commanded} commanded poses have an estimate"
+    return said + (
+        ", and RPE is between consecutive matched poses, whatever lies between them" if gaps else ""
+    )
+
+
 def _reading(result: EvaluationResult, generated: bool) -> list[str]:
     """How the columns came about."""
     methods = sorted({clip.angle_method for clip in result.clips})
@@ -95,7 +108,8 @@ def _reading(result: EvaluationResult, generated: bool) -> list[str]:
     ]
     if generated:
         given = sorted({clip.first_generated for clip in result.clips if clip.first_generated is not None})
-        lines.append(f"all frames count, given ones included; generated only: from frame {_span(given)} on")
+        included = ", given ones included" if any(given) else ""
+        lines.append(f"all frames count{included}; generated only: from frame {_span(given)} on")
     return lines
 
 

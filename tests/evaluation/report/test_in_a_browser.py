@@ -224,6 +224,20 @@ def test_what_is_not_comparable_is_on_the_first_screen(visit):
     assert box["y"] + box["height"] < 900
 
 
+@pytest.mark.parametrize("width", [900, 1200])
+def test_flags_of_clips_are_in_the_window(browser, report, width):
+    with opened(browser, report, width=width) as found:
+        page = found.page
+        edges = page.evaluate(
+            """() => [...document.querySelectorAll("table.clips tr > :last-child")].map(cell => {
+              const box = cell.getBoundingClientRect();
+              return [box.left, box.right, cell.closest(".scroll").getBoundingClientRect().right];
+            })"""
+        )
+    assert len(edges) == 28
+    assert all(left > 0 and right <= inside + 0.5 <= width for left, right, inside in edges)
+
+
 def test_the_page_fits_a_telephone(browser, report):
     with opened(browser, report, width=390) as found:
         wide = found.page.evaluate("() => document.documentElement.scrollWidth")

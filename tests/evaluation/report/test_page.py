@@ -62,6 +62,7 @@ def page(tmp_path_factory):
         runs,
         title="Drive <1>",
         notes=["scored <twice>"],
+        history=["floor: 0 recovered now, 2 <reused>"],
         images=[ReportImage(path=folder / "frame.png", caption='A "first" frame')],
         comparisons=[compare(runs[0].result, runs[1].result)],
         fidelity={"MeRoPE & co": {"fid": Metric(value=19.8212, unit="1", protocol="512 clips <resized>")}},
@@ -145,6 +146,37 @@ def test_the_protocol_is_in_words(page):
         "95 % percentile bootstrap over clips, 1000 resamples, seed 0",
     ):
         assert expected in words
+
+
+def test_how_the_rows_came_about_stands_with_the_settings(page):
+    text = page.read_text()
+    assert "scored &lt;twice&gt;" in text.split('id="protocol"')[0]
+    assert text.count("0 recovered now, 2 &lt;reused&gt;") == 1
+    assert "0 recovered now, 2 &lt;reused&gt;" in text.split('id="settings"')[1]
+
+
+def test_an_estimator_is_told_as_a_list_of_terms():
+    identity = {
+        "name": "colmap",
+        "options": {"max_features": 4096, "mask": None, "kind": "<a>"},
+        "versions": {},
+        "weights_sha256": None,
+        "seeds": [1, 2],
+    }
+    plain = run("a", num_clips=1, with_frames=False)
+    result = replace(plain.result, settings={"estimator_identity": identity})
+    words = protocol_section([replace(plain, result=result)])
+    assert "<dt>name</dt><dd>colmap</dd>" in words
+    assert "kind <code>&lt;a&gt;</code>, mask <code>none</code>, max_features <code>4096</code>" in words
+    assert "<dt>seeds</dt><dd>1, 2</dd>" in words
+    assert "versions" not in words and "weights" not in words and "{" not in words
+
+
+def test_key_frames_are_counted_in_the_table_of_runs():
+    plain = run("a", num_clips=1, with_frames=False)
+    settings = {"num_commanded": 3000, "num_with_estimate": 32}
+    words = protocol_section([replace(plain, result=replace(plain.result, settings=settings))])
+    assert "100 %<small>32 of 3000 poses</small>" in words
 
 
 def test_a_run_that_is_not_comparable_says_so_first_of_all(page):

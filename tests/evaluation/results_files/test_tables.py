@@ -1,5 +1,7 @@
 """Tables of runs: their columns, the protocol in the caption, and who may not stand beside the others."""
 
+from dataclasses import replace
+
 import pytest
 
 from merope.evaluation.benchmarks.verdict import Verdict
@@ -59,7 +61,7 @@ def test_the_caption_says_the_protocol_in_words():
     for words in (
         "T = 49 frames",
         "3 of 3 clips",
-        "given ones included",
+        "all T frames of a clip count.",
         "relative to the first frame",
         "tr%: least squares (Eq. 37)",
         "CamMC: max norm (Eq. 38)",
@@ -197,3 +199,10 @@ def test_a_column_has_the_unit_that_all_clips_share(units, named):
     assert [(column.unit, column.heading) for column in columns] == [(named, f"ATE SE(3) ({named})")]
     assert SPECS["ate_se3"].in_unit(columns[0].unit).unit == named
     assert rows[0].summary()["ate_se3"].metric.unit == "m"
+
+
+def test_the_caption_has_given_frames_only_where_a_clip_has_some():
+    assert "given ones" not in tables_of([full("A")])[0].caption
+    row = full("A")
+    given = replace(row, clips=tuple(replace(one, first_generated=9) for one in row.clips))
+    assert "all T frames of a clip count, given ones included" in tables_of([given])[0].caption

@@ -47,6 +47,7 @@ def held_out(
 
     from merope.cli import street
     from merope.evaluation.benchmarks.worlds import held_out_commands, with_variants
+    from merope.evaluation.comparison import compare
     from merope.evaluation.report.page import write_report
     from merope.files import write_text_atomically
 
@@ -80,6 +81,7 @@ def held_out(
         output,
         runs,
         title=f"{worlds} held-out worlds, three drives each",
+        comparisons=[compare(results[street.LABELS["native"]], results[street.LABELS["merope"]])],
         notes=(f"Excess CamMC over the noise floor: {excess}. Ratio {ratio:.3f}.",),
     )
     write_text_atomically(

@@ -6,7 +6,7 @@ from html import escape
 from merope.evaluation.comparison import PairedComparison
 from merope.evaluation.protocol import FLAGS
 from merope.evaluation.report.markup import bullets, section
-from merope.evaluation.report.protocol_words import estimator_identity, span
+from merope.evaluation.report.protocol_words import estimator_identity, on_true_clips, span
 from merope.evaluation.report.ranking import mean_cammc, worst_first
 from merope.evaluation.result import Summary, format_value
 from merope.evaluation.results_files.tables import problem_of
@@ -42,6 +42,8 @@ def _measured(runs: Sequence[ScoredRun]) -> str:
     given = span([clip.first_generated or 0 for clip in clips])
     from_files = not any(estimator_identity(run.result.settings) for run in runs)
     what = "poses agree with those of the command" if from_files else "cameras follow the command"
+    if on_true_clips(runs):
+        what = "the estimator recovers the true cameras from true frames"
     text = (
         f"How closely {what}, in {count} clip{'s' if count != '1' else ''} of "
         f"{span([clip.num_frames for clip in clips])} frames"
@@ -99,6 +101,8 @@ def _came_out(rivals: Sequence[ScoredRun], ranked: Sequence[ScoredRun]) -> str:
 
 
 def _floor(runs: Sequence[ScoredRun], ranked: Sequence[ScoredRun]) -> str:
+    if on_true_clips(runs):
+        return "This is it: frames and cameras are true, so that these errors are the estimator's own."
     floors = [run for run in runs if run.reference and _scored(run)]
     if not floors:
         if any(estimator_identity(run.result.settings) for run in runs):

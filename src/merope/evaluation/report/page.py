@@ -56,19 +56,21 @@ def write_report(
     *,
     title: str = "Camera control, measured",
     notes: Sequence[str] = (),
+    history: Sequence[str] = (),
     images: Sequence[ReportImage] = (),
     comparisons: Sequence[PairedComparison] = (),
     fidelity: Fidelity | None = None,
 ) -> Path:
     """Write ``report.html``, the files of `write_results` and the folder ``figures`` into ``folder``; the page's path.
 
-    A row of the tables for each run. References, such as a noise floor, do not compete for the best value. Figures come
-    from the runs' clips; frames are read for the clips that are shown, one clip at a time. ``comparisons`` are those of
-    `merope.evaluation.comparison.compare`, ``fidelity`` holds FID, KID, FVD and KVD by label. ``images`` and ``notes``
-    are shown as given. The page holds everything that it shows and asks no other machine for anything; its own pictures
-    take at most 5 MB before they are written as text, those beyond that are in ``figures`` alone. ``figures/figures.json``
-    lists the figures with their captions; those that an earlier report wrote there and this one does not are removed.
-    Clips whose frames can no longer be read are shown without them, and the page says so.
+    A row of the tables for each run. References, such as a noise floor, do not compete for the best value. Figures
+    come from the runs' clips; frames are read for the clips that are shown, one clip at a time. ``comparisons`` are
+    those of `merope.evaluation.comparison.compare`, ``fidelity`` holds FID, KID, FVD and KVD by label. ``images`` and
+    ``notes`` are shown as given; ``history`` says how the rows came about and stands with the settings. The page holds
+    everything that it shows and asks no other machine for anything; its own pictures take at most 5 MB before they are
+    written as text, those beyond that are in ``figures`` alone. ``figures/figures.json`` lists the figures with their
+    captions; those that an earlier report wrote there and this one does not are removed. Clips whose frames can no
+    longer be read are shown without them, and the page says so.
 
     Raises:
         ValueError: if there is no run, two carry the same label, or an image is of another kind.
@@ -104,7 +106,7 @@ def write_report(
         ),
         clips_section(runs),
         metrics_section(),
-        settings_section(runs),
+        settings_section(runs, history),
     ]
     page = _page(
         title,

@@ -91,9 +91,9 @@ def metrics_section() -> str:
     )
 
 
-def settings_section(runs: Sequence[ScoredRun]) -> str:
-    """Everything that each run was made with, as results.json has it."""
-    parts = []
+def settings_section(runs: Sequence[ScoredRun], history: Sequence[str] = ()) -> str:
+    """How the rows came about, and everything that each run was made with, as results.json has it."""
+    parts = [bullets([escape(line) for line in history])]
     for run in runs:
         text = json.dumps(run.result.settings, indent=1, ensure_ascii=False, default=str)
         if len(text) > _MAX_SETTINGS:
@@ -102,12 +102,37 @@ def settings_section(runs: Sequence[ScoredRun]) -> str:
     return section("Settings", *parts, anchor="settings")
 
 
+def on_true_clips(runs: Sequence[ScoredRun]) -> bool:
+    """Whether all runs are an estimator's answers on true frames, so that nothing but the estimator is measured."""
+    return bool(runs) and all("true_clips" in run.result.settings for run in runs)
+
+
 def estimator_identity(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What a run's settings say of its estimator; with a name where there is one, empty for poses from files."""
     found = settings.get("estimator_identity", settings.get("estimator"))
     if isinstance(found, Mapping):
         return dict(found)
     return {"name": found} if isinstance(found, str) else {}
+
+
+def _facts(identity: Mapping[str, Any]) -> str:
+    """An estimator's identity as a list of terms; what is empty is left out."""
+    rows = []
+    for key, value in identity.items():
+        if value is None or value in ({}, [], ""):
+            continue
+        rows.append(f"<dt>{escape(key.replace('_', ' '))}</dt><dd>{_fact(value)}</dd>")
+    return f'<dl class="facts">{"".join(rows)}</dl>'
+
+
+def _fact(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{escape(str(key))} <code>{_fact(each)}</code>" for key, each in value.items())
+    if isinstance(value, list):
+        return ", ".join(_fact(each) for each in value)
+    if value is None:
+        return "none"
+    return escape(value if isinstance(value, str) else json.dumps(value))
 
 
 def _run_row(run: ScoredRun) -> str:
@@ -123,9 +148,16 @@ def _run_row(run: ScoredRun) -> str:
     kind = "<small>reference</small>" if run.reference else ""
     return (
         f'<tr><th scope="row">{escape(run.label)}{kind}</th><td>{used} of {result.expected}{skipped}{missing}</td>'
-        f"<td>{frames}</td><td>{given}</td><td>{100 * result.success_rate:.0f} %</td><td>{escape(scale)}</td>"
+        f"<td>{frames}</td><td>{given}</td><td>{100 * result.success_rate:.0f} %{_matched(result)}</td>"
+        f"<td>{escape(scale)}</td>"
         f'<td class="words">{escape(str(name))}</td></tr>'
     )
+
+
+def _matched(result: EvaluationResult) -> str:
+    """Of pose files, how many commanded poses have an estimate."""
+    commanded, matched = (result.settings.get(key) for key in ("num_commanded", "num_with_estimate"))
+    return f"<small>{matched} of {commanded} poses</small>" if commanded and matched is not None else ""
 
 
 def span(numbers: Sequence[int]) -> str:
@@ -173,6 +205,8 @@ def _failure_words(runs: Sequence[ScoredRun]) -> str:
 
 
 def _floor_words(runs: Sequence[ScoredRun]) -> str:
+    if on_true_clips(runs):
+        return "These are true frames with their true cameras: every error here is the estimator's own."
     references = [run for run in runs if run.reference]
     if references:
         measured = []
@@ -223,8 +257,8 @@ def _estimator_words(runs: Sequence[ScoredRun]) -> str:
                 for note in run.result.settings.get("estimator_notes", ())
             }
         )
-        said = "".join(f"<br><small>{escape(note)}</small>" for note in notes)
-        items.append(f"{escape(', '.join(labels))}: <code>{escape(text)}</code>{said}")
+        said = "".join(f"<small>{escape(note)}</small><br>" for note in notes)
+        items.append(f"{escape(', '.join(labels))}:{_facts(json.loads(text))}{said}")
     warning = (
         "" if len(groups) == 1 else escape("Runs were recovered by different estimators: compare with care.")
     )

@@ -41,6 +41,8 @@ dl { display: grid; grid-template-columns: minmax(8rem, max-content) 1fr; gap: .
 dt { font-weight: 600; }
 dd { margin: 0; max-width: 85ch; overflow-wrap: anywhere; }
 dd ul { margin: .2rem 0; }
+dl.facts { margin: .2rem 0 .5rem; gap: .1rem 1rem; grid-template-columns: minmax(6rem, max-content) 1fr; font-size: .9rem; }
+dl.facts dt { font-weight: 400; color: var(--dim); }
 #short { margin-bottom: 1.5rem; }
 #short dd > ul:first-child { margin-top: 0; }
 #short dd li { margin: .1rem 0; }
@@ -63,12 +65,18 @@ u.value { text-decoration: underline; text-underline-offset: .18em; }
 thead th.words { text-align: left; }
 tr.apart td { text-align: left; color: var(--dim); font-size: .82rem; padding-top: .9rem; }
 td.words { text-align: left; white-space: normal; overflow-wrap: anywhere; min-width: 8rem; }
-table.clips { font-size: .88rem; }
-table.clips th, table.clips td { padding: .4rem .4rem; }
+table.clips { font-size: .84rem; }
+table.clips th, table.clips td { padding: .4rem .3rem; }
 table.clips tbody th { min-width: 9rem; }
 table.clips td.words { min-width: 5rem; }
+table.clips td:last-child { min-width: 9.5rem; }
 table.clips button { white-space: nowrap; }
-table.clips thead th { position: sticky; top: 0; }
+table.clips thead th { position: sticky; top: 0; z-index: 1; }
+@media screen and (min-width: 641px) {
+  /* Whatever is wider than the window scrolls below the flags. */
+  table.clips td:last-child { position: sticky; right: 0; background: var(--page); }
+  table.clips thead th:last-child { right: 0; z-index: 2; }
+}
 table.clips thead th:nth-child(-n+2), table.clips thead th:last-child { text-align: left; }
 .long { max-height: 36rem; overflow-y: auto; }
 thead button { all: unset; cursor: pointer; font-weight: 600; }
@@ -108,7 +116,7 @@ summary { cursor: pointer; font-weight: 600; overflow-wrap: anywhere; }
   table th, td.words, td small { white-space: normal; }
   table tbody th, td.words { overflow-wrap: anywhere; }
   table tbody th { min-width: 4.2rem; }
-  table.clips td.words { min-width: 3rem; }
+  table.clips td.words, table.clips td:last-child { min-width: 3rem; }
   table.clips th, table.clips td, table.clips tbody th, table.clips td.words { padding: .1rem .18rem; font-size: .58rem; }
   table td small, table th small { font-size: .62rem; }
   table.clips th small { font-size: .5rem; }

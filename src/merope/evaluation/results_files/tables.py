@@ -192,8 +192,9 @@ def _caption(
     lengths = sorted({clip.num_frames for row in rows for clip in row.clips})
     span = str(lengths[0]) if len(lengths) == 1 else f"{lengths[0]} to {lengths[-1]}"
     over = _by_label(counts)
+    given = any(clip.first_generated for row in rows for clip in row.clips)
     counted = (
-        "all T frames of a clip count, given ones included"
+        "all T frames of a clip count" + (", given ones included" if given else "")
         if frames == "all"
         else "generated frames alone, with gauge and scale of the whole clip"
     )

@@ -88,6 +88,7 @@ def clips_of_pair(
         "num_estimated": matched.num_estimated,
         "num_scored": total - rest,
         "num_not_registered": int((~matched.registered).sum()),
+        "num_with_estimate": int(matched.registered.sum()),
         "num_nan": int(matched.nan.sum()),
         "num_frames_left_over": rest,
     }
@@ -197,6 +198,7 @@ def clips_of_folders(
                 numbers[key] = numbers.get(key, 0) + value
     for name in absent:
         poses = commanded[name].poses
+        numbers["num_commanded"] += len(poses)
         length = window or len(poses)
         for start in range(0, len(poses) - length + 1, length):
             clips.append(
