@@ -41,6 +41,8 @@ def score_run(
                 estimated=clip.recovered,
                 first_generated=clip.first_generated,
                 nan_rows=clip.nan_rows,
+                # Cameras that were recovered from frames have a world of their own; files may share one.
+                same_world=clip.frames is None,
             )
             for clip in chosen
         ),
