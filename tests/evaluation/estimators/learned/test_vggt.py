@@ -12,7 +12,7 @@ import torch
 from merope.cameras import Pinhole, UnifiedCamera
 from merope.errors import CheckpointMismatch, MissingDependency
 from merope.evaluation import PoseEstimator, RecoveryFailed
-from merope.evaluation.estimators.learned import vggt
+from merope.evaluation.estimators.learned import encoders
 from merope.evaluation.estimators.learned.vggt import VGGTEstimator
 from merope.evaluation.estimators.weights import read_state
 from merope.geometry.poses import Poses
@@ -119,7 +119,7 @@ def test_weights_are_read_once_for_many_clips_and_again_once_they_are_others(tmp
         read.append(path)
         return read_state(path)
 
-    monkeypatch.setattr(vggt, "read_state", counted)
+    monkeypatch.setattr(encoders, "read_state", counted)
     estimator = VGGTEstimator(weights=weights(tmp_path, curved(5)))
     for _ in range(3):
         estimator.estimate(grey_frames(5, height=60, width=112), LENS, fps=10.0)

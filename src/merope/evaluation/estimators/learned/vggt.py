@@ -1,8 +1,6 @@
 """VGGT as a pose estimator: frames in, one pass, cameras out."""
 
-import inspect
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +9,12 @@ import torch
 from jaxtyping import UInt8
 
 from merope.cameras import CameraModel
-from merope.errors import MissingDependency
 from merope.evaluation.estimators.base import Recovered, identity_of
 from merope.evaluation.estimators.checks import check_device
-from merope.evaluation.estimators.learned.conventions import ModelCameras, cameras_of_encoding
+from merope.evaluation.estimators.learned.encoders import build, missing_package, package_note, run_encoder
 from merope.evaluation.estimators.learned.frames import FramePlan
 from merope.evaluation.estimators.learned.passes import check_pieces, recover
-from merope.evaluation.estimators.weights import load_into, read_state, require_weights
+from merope.evaluation.estimators.weights import require_weights
 
 # Heads that poses do not need. They are not built, so that their memory and time are saved.
 _OTHER_HEADS = ("point_head.", "depth_head.", "track_head.")
@@ -71,9 +68,6 @@ class VGGTEstimator:
         """
         check_device(self.device)
         model = self._model()
-        notes = (
-            f"vggt {identity_of('', {}, packages=('vggt',))['versions']['vggt'] or 'without a version'}",
-        )
         return recover(
             frames,
             camera,
@@ -81,7 +75,7 @@ class VGGTEstimator:
             lambda images: run_encoder(model, images, self.device),
             max_frames=self.max_frames,
             overlap=self.overlap,
-            notes=notes,
+            notes=(package_note("vggt"),),
         )
 
     def _weights(self) -> Path:
@@ -102,52 +96,3 @@ class VGGTEstimator:
             without=("enable_point", "enable_depth", "enable_track"),
             ignored=_OTHER_HEADS,
         )
-
-
-def missing_package(package: str, what: str, error: ImportError) -> MissingDependency:
-    """What to do where a model's package, which no index has, does not import."""
-    if error.name and error.name.split(".")[0] != package:
-        return MissingDependency(
-            f"{what} pose recovery needs the package '{package}', which is installed and cannot be imported: {error}."
-        )
-    return MissingDependency(
-        f"{what} pose recovery needs the package '{package}', which is not installed. It is installed from its repository's "
-        "checkout (pip install -e PATH); docs/estimators.md says which."
-    )
-
-
-def build(
-    kind: Any, path: Path, device: str, *, without: tuple[str, ...], ignored: tuple[str, ...]
-) -> torch.nn.Module:
-    """The model with its weights, on ``device``, without the heads that its constructor can leave out.
-
-    It is kept for the next clip, until another model is asked for or the file is written anew.
-    """
-    written = path.stat()
-    return _built(kind, path, (written.st_mtime_ns, written.st_size), device, without, ignored)
-
-
-# One at most: a model takes gigabytes, and a run asks for the same one clip after clip.
-@lru_cache(maxsize=1)
-def _built(
-    kind: Any,
-    path: Path,
-    written: tuple[int, int],
-    device: str,
-    without: tuple[str, ...],
-    ignored: tuple[str, ...],
-) -> torch.nn.Module:
-    known = inspect.signature(kind).parameters
-    off = {name: False for name in without if name in known}
-    model: torch.nn.Module = kind(**off)
-    dropped = ignored if len(off) == len(without) else ()
-    load_into(model, read_state(path), path, ignored=dropped)
-    return model.to(device).eval()
-
-
-def run_encoder(model: torch.nn.Module, images: torch.Tensor, device: str) -> ModelCameras:
-    """Cameras of images [T, 3, height, width] from a model that gives ``pose_enc`` [1, T, 9]."""
-    kind = torch.device(device).type
-    with torch.inference_mode(), torch.autocast(kind, dtype=torch.bfloat16, enabled=kind == "cuda"):
-        encoding = model(images.to(device))["pose_enc"]
-    return cameras_of_encoding(encoding[0].float())

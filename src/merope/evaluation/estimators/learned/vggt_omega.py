@@ -11,9 +11,9 @@ from jaxtyping import UInt8
 from merope.cameras import CameraModel
 from merope.evaluation.estimators.base import Recovered, identity_of
 from merope.evaluation.estimators.checks import check_device
+from merope.evaluation.estimators.learned.encoders import build, missing_package, package_note, run_encoder
 from merope.evaluation.estimators.learned.frames import FramePlan
 from merope.evaluation.estimators.learned.passes import check_pieces, recover
-from merope.evaluation.estimators.learned.vggt import build, missing_package, run_encoder
 from merope.evaluation.estimators.weights import require_weights
 
 _OTHER_HEADS = ("dense_head.", "alignment_head.")
@@ -69,7 +69,6 @@ class VGGTOmegaEstimator:
         """
         check_device(self.device)
         model = self._model()
-        version = identity_of("", {}, packages=("vggt-omega",))["versions"]["vggt-omega"]
         return recover(
             frames,
             camera,
@@ -77,7 +76,7 @@ class VGGTOmegaEstimator:
             lambda images: run_encoder(model, images, self.device),
             max_frames=self.max_frames,
             overlap=self.overlap,
-            notes=(f"vggt_omega {version or 'without a version'}",),
+            notes=(package_note("vggt-omega"),),
         )
 
     def _weights(self) -> Path:
