@@ -1,5 +1,6 @@
 """The CPU's tiles: however keys, queries, heads and threads are cut, the oracle's values and gradients."""
 
+import os
 import threading
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from merope.attention import camera_attention, tiled, turns
+from merope.attention import camera_attention, compiled, tile_jobs, tile_walk, tiled
 from merope.attention.chunked import chunked_attention
 from merope.attention.tiled import tiled_attention, why_not_tiled
 from merope.attention.token_rows import describe, plan_of
@@ -46,14 +47,14 @@ def by_tiles(operator, **call):
     return found[1]
 
 
-# Keys of a tile, logits of a product: one tile; tiles of one key camera; queries one by one.
-CUTS = [(2048, 2**19), (4, 7), (10, 20)]
+# Keys of a tile, logits of a product: one tile; tiles of one key camera; queries one by one; in runs of three and one.
+CUTS = [(2048, 2**19), (4, 7), (10, 20), (5, 15)]
 
 
-@pytest.fixture(params=CUTS, ids=["whole", "small", "middle"])
+@pytest.fixture(params=CUTS, ids=["whole", "small", "middle", "uneven"])
 def cut(request, monkeypatch):
-    monkeypatch.setattr(tiled, "_TILE_TOKENS", request.param[0])
-    monkeypatch.setattr(tiled, "_LOGITS", request.param[1])
+    monkeypatch.setattr(tile_walk, "_TILE_TOKENS", request.param[0])
+    monkeypatch.setattr(tile_walk, "_LOGITS", request.param[1])
 
 
 @pytest.mark.parametrize("acts_on", ["qkvo", "qk", "vo", ""])
@@ -106,15 +107,20 @@ def test_an_entry_that_serves_keys_of_two_cameras_is_not_cut(only_tiles):
 def test_threads_change_nothing_and_leave_torch_s_count_alone(monkeypatch, only_tiles, threads):
     operator = random_operator(heads=HEADS)
     expected = by_tiles(operator)
-    monkeypatch.setattr(tiled, "_WORTH_THREADS", 0)
-    before, in_pool = torch.get_num_threads(), []
-    started = tiled._Walk.start
+    monkeypatch.setattr(tile_jobs, "_WORTH_THREADS", 0)
+    before, caller, counts = torch.get_num_threads(), threading.get_ident(), {}
+    started, helped = tile_walk.TileWalk.start, threading.Event()
 
-    def start(self, clip, heads):
-        in_pool.append((threading.get_ident(), torch.get_num_threads()))
-        started(self, clip, heads)
+    def start(self, *job):
+        counts[threading.get_ident()] = torch.get_num_threads()
+        if threading.get_ident() != caller:
+            helped.set()
+        elif threads > 1:
+            # Else the caller might be done with everything before another thread begins.
+            assert helped.wait(30)
+        started(self, *job)
 
-    monkeypatch.setattr(tiled._Walk, "start", start)
+    monkeypatch.setattr(tile_walk.TileWalk, "start", start)
     torch.set_num_threads(threads)
     try:
         found = by_tiles(operator)
@@ -128,23 +134,34 @@ def test_threads_change_nothing_and_leave_torch_s_count_alone(monkeypatch, only_
         torch.set_num_threads(before)
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-14)
-    if threads > 1:
-        assert threading.get_ident() not in {ident for ident, _ in in_pool}
-        assert {count for _, count in in_pool} == {1}
+    assert caller in counts
+    assert set(counts.values()) == {1}
+    assert 1 <= len(counts) <= threads
 
 
-def test_an_error_in_a_thread_arrives_and_leaves_torch_s_count_alone(monkeypatch, only_tiles):
+@pytest.mark.parametrize("where", ["the caller", "a helper"])
+def test_an_error_in_a_thread_arrives_and_leaves_torch_s_count_alone(monkeypatch, only_tiles, where):
+    caller, load = threading.get_ident(), tile_walk.TileWalk.load
+    arrived = {True: threading.Event(), False: threading.Event()}
+
     def fail(self, *arguments):
-        raise MemoryError("no room")
+        is_caller = threading.get_ident() == caller
+        arrived[is_caller].set()
+        assert arrived[not is_caller].wait(30)
+        if is_caller == (where == "the caller"):
+            raise MemoryError("no room")
+        load(self, *arguments)
 
-    monkeypatch.setattr(tiled, "_WORTH_THREADS", 0)
-    monkeypatch.setattr(tiled._Walk, "load", fail)
+    monkeypatch.setattr(tile_jobs, "_WORTH_THREADS", 0)
+    monkeypatch.setattr(tile_walk.TileWalk, "load", fail)
     before = torch.get_num_threads()
-    torch.set_num_threads(3)
+    torch.set_num_threads(2)
+    operator = random_operator(heads=HEADS)
+    tensors = inputs(operator, heads=HEADS)
     try:
         with pytest.raises(MemoryError, match="no room"):
-            by_tiles(random_operator(heads=HEADS))
-        assert torch.get_num_threads() == 3
+            camera_attention(*tensors, operator)
+        assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
 
@@ -154,7 +171,7 @@ def test_inference_mode_reaches_the_threads(monkeypatch, only_tiles, worth):
     operator = random_operator(heads=HEADS)
     tensors = inputs(operator, heads=HEADS)
     expected = camera_attention(*tensors, operator)
-    monkeypatch.setattr(tiled, "_WORTH_THREADS", worth)
+    monkeypatch.setattr(tile_jobs, "_WORTH_THREADS", worth)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -261,16 +278,16 @@ def test_the_backward_pass_keeps_q_k_v_the_output_and_one_number_per_query():
 
 def buffers_of(views, monkeypatch, heads=2):
     """Bytes in hand during a forward and backward pass, with the tiles of a long clip."""
-    monkeypatch.setattr(tiled, "_TILE_TOKENS", 24)
+    monkeypatch.setattr(tile_walk, "_TILE_TOKENS", 24)
     walks = []
-    made = tiled._Walk.__init__
+    made = tile_walk.TileWalk.__init__
 
     def init(self, call):
         made(self, call)
         walks.append(self)
 
     with monkeypatch.context() as patched:
-        patched.setattr(tiled._Walk, "__init__", init)
+        patched.setattr(tile_walk.TileWalk, "__init__", init)
         operator = MeRoPE(head_dim=64).operator(random_drive(0, views=views, grid=(3, 4)))
         leaves = [torch.randn(2, heads, views * 12, 64, requires_grad=True) for _ in range(3)]
         camera_attention(*leaves, operator, memory_budget=1).sum().backward()
@@ -284,6 +301,7 @@ def buffers_of(views, monkeypatch, heads=2):
 def test_what_keys_and_values_take_does_not_grow_with_the_clip(monkeypatch):
     few, many = buffers_of(4, monkeypatch), buffers_of(24, monkeypatch)
     of_queries = {"query", "raw_queries", "untransposed", "out", "top", "total", "grad_out", "grad_query"}
+    of_queries |= {"joined", "joined_top", "joined_total"}
     assert few.keys() == many.keys() >= of_queries
     for name in few.keys() - of_queries:
         assert many[name] == few[name], name
@@ -295,9 +313,9 @@ def test_what_keys_and_values_take_does_not_grow_with_the_clip(monkeypatch):
 def test_memory_that_was_outgrown_is_given_back(monkeypatch):
     walks = []
     monkeypatch.setattr(
-        tiled._Walk,
+        tile_walk.TileWalk,
         "start",
-        lambda self, *job, begin=tiled._Walk.start: (walks.append(self), begin(self, *job)),
+        lambda self, *job, begin=tile_walk.TileWalk.start: (walks.append(self), begin(self, *job)),
     )
     operator = MeRoPE(head_dim=64).operator(random_drive(0, views=6, grid=(1, 3)))
     leaves = [torch.randn(2, 2, 18, 64, requires_grad=True) for _ in range(3)]
@@ -381,8 +399,19 @@ def test_loops_are_compiled_where_nothing_may_be_written(monkeypatch):
         raise RuntimeError("cannot cache function: no locator available")
 
     monkeypatch.setattr("numba.core.caching.FunctionCache.__init__", nowhere)
-    double = turns._compiled(nogil=True)(lambda x: 2 * x)
+    double = compiled.compiled(nogil=True)(lambda x: 2 * x)
     assert double(3) == 6
+
+
+def test_a_forked_process_has_helpers_of_its_own():
+    assert tile_jobs._helpers().submit(lambda: 3).result(30) == 3
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(write, bytes([tile_jobs._helpers().submit(lambda: 4).result(30)]))
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 1) == bytes([4])
 
 
 def test_a_description_holds_the_whole_operator():

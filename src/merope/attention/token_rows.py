@@ -18,6 +18,9 @@ from torch import Tensor
 
 from merope.operators import Band, Block, CameraOperator, Matrix4, MinRotate3, Rotate2, Rotate3
 
+# The only side of arrays [1, h, D, N].
+_ONE = slice(0, 1)
+
 KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Rotate2, Rotate3, MinRotate3, Matrix4)}
 
 
@@ -136,17 +139,29 @@ class ClipMaps:
         self._once = _Maps(plan.once, factors, clip, plan.num_keys)
         self._grouped = _Maps(plan.grouped, factors, clip, plan.num_keys, taken=True)
 
-    def left(self, rows: Tensor, out: Tensor, heads: slice, *, transpose: bool = False) -> None:
-        """Left maps of all queries, ``rows`` [h, D, N] into ``out``."""
-        self._left.write(rows[None], out[None], heads, 0, transpose)
+    def left(self, rows: Tensor, out: Tensor, heads: slice, first: int) -> None:
+        """Left maps, ``rows`` [h, D, N] of the queries from number ``first`` on into ``out``."""
+        self._left.write(rows, out, heads, first)
         for channels in self.plan.kept_left:
             out[:, channels].copy_(rows[:, channels])
 
-    def once(self, rows: Tensor, out: Tensor, heads: slice, first: int, *, transpose: bool = False) -> None:
+    def left_back(self, out: Tensor, rows: Tensor, heads: slice, first: int) -> None:
+        """The transposed maps of `left`, from ``out`` to ``rows``."""
+        self._left.write_back(out, rows, heads, first)
+        for channels in self.plan.kept_left:
+            rows[:, channels].copy_(out[:, channels])
+
+    def once(self, rows: Tensor, out: Tensor, heads: slice, first: int) -> None:
         """Right maps that all query cameras share, ``rows`` [h, D, T] into ``out`` but for grouped channels."""
-        self._once.write(rows[None], out[None], heads, first, transpose)
+        self._once.write(rows, out, heads, first)
         for channels in self.plan.kept_right:
             out[:, channels].copy_(rows[:, channels])
+
+    def once_back(self, out: Tensor, rows: Tensor, heads: slice, first: int) -> None:
+        """The transposed maps of `once`, from ``out`` to ``rows``."""
+        self._once.write_back(out, rows, heads, first)
+        for channels in self.plan.kept_right:
+            rows[:, channels].copy_(out[:, channels])
 
     def take_grouped(self, rows: Tensor, out: Tensor) -> None:
         """The channels of grouped maps in ``rows`` [..., D, N], side by side into ``out`` [..., grouped_width, N]."""
@@ -178,7 +193,7 @@ class ClipMaps:
         With ``back``, ``rows`` under the transposed maps on top of the taken channels. ``sides`` says which of keys and
         values, ``keys`` which of all keys are meant: the first ones of both arrays.
         """
-        self._grouped.apply(taken, rows, sides, heads, keys, camera, back)
+        self._grouped.apply(taken, rows, sides, heads, keys, camera=camera, back=back)
 
 
 class _Maps:
@@ -214,15 +229,15 @@ class _Maps:
         self._table = np.array(lines, dtype=np.int64).reshape(-1, 12)
         self._numbers = torch.cat(parts).numpy() if parts else None
 
-    def write(self, rows: Tensor, out: Tensor, heads: slice, first: int, transpose: bool) -> None:
-        """``rows`` [1, h, D, T] under the maps, or the transposed ones, into ``out``."""
-        if self._numbers is None:
-            return
-        if transpose:
-            # Transposed maps are added to what they write.
-            rows, out = out.zero_(), rows
-        keys = slice(first, first + rows.shape[-1])
-        self.apply(rows.numpy(), out.numpy(), slice(0, 1), heads, keys, 0, transpose)
+    def write(self, rows: Tensor, out: Tensor, heads: slice, first: int) -> None:
+        """``rows`` [h, D, T] under the maps into ``out``."""
+        tokens = slice(first, first + rows.shape[-1])
+        self.apply(rows[None].numpy(), out[None].numpy(), _ONE, heads, tokens)
+
+    def write_back(self, out: Tensor, rows: Tensor, heads: slice, first: int) -> None:
+        """``out`` [h, D, T] under the transposed maps into ``rows``."""
+        tokens = slice(first, first + rows.shape[-1])
+        self.apply(rows.zero_()[None].numpy(), out[None].numpy(), _ONE, heads, tokens, back=True)
 
     def apply(
         self,
@@ -230,12 +245,13 @@ class _Maps:
         rows: np.ndarray,
         sides: slice,
         heads: slice,
-        keys: slice,
-        camera: int,
-        back: bool,
+        tokens: slice,
+        *,
+        camera: int = 0,
+        back: bool = False,
     ) -> None:
         """`turns.turn` with these maps."""
         if self._numbers is None:
             return
-        where = sides.start, sides.stop, heads.start, camera, keys.start, keys.stop - keys.start
+        where = sides.start, sides.stop, heads.start, camera, tokens.start, tokens.stop - tokens.start
         self._turn(self._table, self._numbers, taken, rows, *where, back)

@@ -1,4 +1,4 @@
-"""What torch's operations take many passes for, as compiled loops: an operator's maps, and the largest logit.
+"""An operator's maps as compiled loops: torch's operations would take many passes for them.
 
 The maps' formulas are those of the blocks in `merope.operators`, to which a test holds these loops.
 """
@@ -9,29 +9,17 @@ The maps' formulas are those of the blocks in `merope.operators`, to which a tes
 import numpy as np
 from numba import njit
 
+from merope.attention.compiled import compiled
 from merope.operators import Matrix4, MinRotate3, Rotate2, Rotate3
 
 # Tokens at a time: a block's coordinates and numbers then fit a core's first cache.
-_STRIP = 512
+_STRIP = 1024
 
 _PLANE, _REFLECTION, _MATRIX = 0, 1, 2
 KINDS: dict[type, int] = {Rotate2: _PLANE, MinRotate3: _REFLECTION, Rotate3: _MATRIX, Matrix4: _MATRIX}
 
 
-def _compiled(**options):
-    """Compiled at the first call; kept on disk for later processes where there is a place to write."""
-
-    def compiled(function):
-        try:
-            return njit(cache=True, **options)(function)
-        except RuntimeError:
-            # Neither beside the package nor at home may anything be written.
-            return njit(**options)(function)
-
-    return compiled
-
-
-@_compiled(nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})
+@compiled(nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})
 def turn(table, numbers, taken, rows, first_side, last_side, head, camera, first, count, back):
     """The maps of some bands under one query camera, between the channels taken from tokens and those of a head.
 
@@ -50,38 +38,47 @@ def turn(table, numbers, taken, rows, first_side, last_side, head, camera, first
         stop = min(count, start + _STRIP)
         length = stop - start
         for band in range(table.shape[0]):
-            kind, size, at_taken, at_rows, num_numbers = (
-                table[band, 0],
-                table[band, 1],
-                table[band, 2],
-                table[band, 3],
+            kind, size, at_taken, at_rows = table[band, 0], table[band, 1], table[band, 2], table[band, 3]
+            num_numbers, heads, cameras, blocks = (
                 table[band, 4],
+                table[band, 5],
+                table[band, 6],
+                table[band, 7],
             )
-            heads, cameras, blocks, entries = table[band, 5], table[band, 6], table[band, 7], table[band, 8]
-            run, copies, offset = table[band, 9], table[band, 10], table[band, 11]
+            entries, run, copies, offset = table[band, 8], table[band, 9], table[band, 10], table[band, 11]
             for m in range(blocks):
                 for h in range(rows.shape[1]):
-                    if h == 0 or heads > 1:
-                        own = head + h if heads > 1 else 0
+                    own = head + h if heads > 1 else 0
+                    # Where the block's first number begins, and from one number to the next.
+                    begin = offset + ((own * cameras + camera) * blocks + m) * entries
+                    step = heads * cameras * blocks * entries
+                    if (kind == _MATRIX or (run > 1 and kind == _REFLECTION)) and (h == 0 or heads > 1):
                         for i in range(num_numbers):
-                            at = offset + (((i * heads + own) * cameras + camera) * blocks + m) * entries
-                            _spread(spread[i], numbers[at : at + entries], first + start, length, run)
+                            one = begin + i * step
+                            _spread(spread[i], numbers[one : one + entries], first + start, length, run)
                     for s in range(first_side, last_side):
                         for k in range(copies):
                             # One-dimensional slices of a contiguous array: the compiler then knows their stride.
                             i = at_taken + size * (m * copies + k)
                             j = at_rows + size * (m * copies + k)
                             if kind == _PLANE:
-                                _plane(
+                                _planes(
                                     taken[s, h, i, start:stop],
                                     taken[s, h, i + 1, start:stop],
                                     rows[s, h, j, start:stop],
                                     rows[s, h, j + 1, start:stop],
-                                    spread[0],
-                                    spread[1],
+                                    numbers[begin : begin + entries],
+                                    numbers[begin + step : begin + step + entries],
+                                    first + start,
+                                    run,
                                     back,
                                 )
                             elif kind == _REFLECTION:
+                                x, y, z = (
+                                    begin + first + start,
+                                    begin + step + first + start,
+                                    begin + 2 * step + first + start,
+                                )
                                 _reflection(
                                     taken[s, h, i, start:stop],
                                     taken[s, h, i + 1, start:stop],
@@ -89,9 +86,9 @@ def turn(table, numbers, taken, rows, first_side, last_side, head, camera, first
                                     rows[s, h, j, start:stop],
                                     rows[s, h, j + 1, start:stop],
                                     rows[s, h, j + 2, start:stop],
-                                    spread[0],
-                                    spread[1],
-                                    spread[2],
+                                    numbers[x : x + length] if run == 1 else spread[0],
+                                    numbers[y : y + length] if run == 1 else spread[1],
+                                    numbers[z : z + length] if run == 1 else spread[2],
                                     spare,
                                     back,
                                 )
@@ -123,7 +120,37 @@ def _spread(to, entries, first, length, run):
 
 
 @njit(nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})
+def _planes(t0, t1, r0, r1, cos, sin, first, run, back):
+    """Turns of a plane; the first token in hand is number ``first`` of those that the entries serve."""
+    length = len(t0)
+    if run == 1:
+        _plane(t0, t1, r0, r1, cos[first : first + length], sin[first : first + length], back)
+        return
+    entry, left = first // run, run - first % run
+    n = 0
+    while n < length:
+        stop = min(n + left, length)
+        _one_angle(t0[n:stop], t1[n:stop], r0[n:stop], r1[n:stop], cos[entry], sin[entry], back)
+        n, entry, left = stop, entry + 1, run
+
+
+@njit(nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})
+def _one_angle(t0, t1, r0, r1, cos, sin, back):
+    if back:
+        for n in range(len(t0)):
+            x, y = r0[n], r1[n]
+            t0[n] += cos * x + sin * y
+            t1[n] += cos * y - sin * x
+    else:
+        for n in range(len(t0)):
+            x, y = t0[n], t1[n]
+            r0[n] = cos * x - sin * y
+            r1[n] = cos * y + sin * x
+
+
+@njit(nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})
 def _plane(t0, t1, r0, r1, cos, sin, back):
+    # Two loops: over six arrays at once the compiler gives up the proof that they do not overlap.
     length = len(t0)
     if back:
         for n in range(length):
@@ -172,16 +199,3 @@ def _entry(t, r, entry, is_first, back):
     else:
         for n in range(length):
             r[n] += entry[n] * t[n]
-
-
-@_compiled(nogil=True, error_model="numpy")
-def largest(logits, out):
-    """The largest of every column: [h, T, P] to [h, 1, P]. NaN is passed over; it comes out of the exponential."""
-    for h in range(logits.shape[0]):
-        column = out[h, 0]
-        column[:] = logits[h, 0]
-        for t in range(1, logits.shape[1]):
-            row = logits[h, t]
-            for p in range(logits.shape[2]):
-                if row[p] > column[p]:
-                    column[p] = row[p]
