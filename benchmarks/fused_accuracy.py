@@ -4,18 +4,19 @@
 table with the mean and the largest error of the output and of the gradients, as multiples of plain torch's.
 """
 
-import torch
-
-from merope.cameras.scenes import random_drive
-from merope.encodings import MeRoPE
-from tests.support.interpreter import interpreter
-from tests.support.plain import exact, plain
-
 DRAWS = 6
 NAMES = ("output", "grad q", "grad k", "grad v")
 
 
 def main() -> None:
+    # The interpreter's process imports this file first, and must not have imported triton before it is told to interpret.
+    import torch
+
+    from merope.cameras.scenes import random_drive
+    from merope.encodings import MeRoPE
+    from tests.support.interpreter import interpreter
+    from tests.support.plain import exact, plain
+
     print("| channels | dtype | baseline | " + " | ".join(NAMES) + " |")
     print("|---|---|---|" + "---|" * len(NAMES))
     with interpreter() as worker:

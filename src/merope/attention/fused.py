@@ -272,21 +272,21 @@ def _forward(
     num_extra: int,
     causal: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Rows of the output, and the logarithm to base 2 of each query's sum of exponentials."""
+    """Rows of the output; of each query its largest logit, times log2(e), and the inverse of its sum of exponentials."""
     query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
     out = torch.empty_like(query)
-    lse = query.new_empty(query.shape[:3], dtype=torch.float32)
-    tensors, tables = [query, key, value, out, lse], (triplets, pairs)
+    normalizers = query.new_empty((*query.shape[:3], 2), dtype=torch.float32)
+    tensors, tables = [query, key, value, out, normalizers], (triplets, pairs)
     _launch(
         "forward", tensors, query, key, _as_bytes(key_mask), tables, scale, layout, cameras, num_extra, causal
     )
-    return out, lse
+    return out, normalizers
 
 
 @_forward.register_fake
 def _(query: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
     out = torch.empty_like(query, memory_format=torch.contiguous_format)
-    return out, query.new_empty(query.shape[:3], dtype=torch.float32)
+    return out, query.new_empty((*query.shape[:3], 2), dtype=torch.float32)
 
 
 @torch.library.custom_op("merope::fused_attention_backward", mutates_args=())
@@ -295,7 +295,7 @@ def _backward(
     key: Tensor,
     value: Tensor,
     out: Tensor,
-    lse: Tensor,
+    normalizers: Tensor,
     grad_out: Tensor,
     key_mask: Tensor | None,
     triplets: Tensor | None,
@@ -309,11 +309,11 @@ def _backward(
     """Gradients of the rows of queries, keys and values."""
     query, key, value, out, grad_out = (x.contiguous() for x in (query, key, value, out, grad_out))
     grad_query, grad_key, grad_value = (torch.empty_like(x) for x in (query, key, value))
-    delta = torch.empty_like(lse)
+    delta = query.new_empty(query.shape[:3], dtype=torch.float32)
     call = (_as_bytes(key_mask), (triplets, pairs), scale, layout, cameras, num_extra, causal)
     # The first leaves delta for the second.
-    _launch("query", [query, key, value, out, lse, grad_out, grad_query, delta], query, key, *call)
-    _launch("key", [query, key, value, lse, grad_out, delta, grad_key, grad_value], query, key, *call)
+    _launch("query", [query, key, value, out, normalizers, grad_out, grad_query, delta], query, key, *call)
+    _launch("key", [query, key, value, normalizers, grad_out, delta, grad_key, grad_value], query, key, *call)
     return grad_query, grad_key, grad_value
 
 
@@ -332,9 +332,9 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
 
 
 def _gradients(ctx: Any, grad_out: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-    query, key, value, out, lse, *tables = ctx.saved_tensors
+    query, key, value, out, normalizers, *tables = ctx.saved_tensors
     grads = torch.ops.merope.fused_attention_backward(
-        query, key, value, out, lse, grad_out, *tables, *ctx.call
+        query, key, value, out, normalizers, grad_out, *tables, *ctx.call
     )
     return (*grads, *[None] * (len(tables) + len(ctx.call)))
 

@@ -76,13 +76,16 @@ def _limit(camera, history, per_camera, num_keys, CAUSAL: tl.constexpr):
 
 @_jit(do_not_specialize=COUNTS)
 def forward(
-    query, key, value, out, lse, key_mask, triplets, pairs, scale,
+    query, key, value, out, normalizers, key_mask, triplets, pairs, scale,
     heads, cameras, per_camera, num_keys, num_extra, history,
     entries3, batch3, head3, entries2, batch2, head2,
     LAYOUT: tl.constexpr, MASKED: tl.constexpr, CAUSAL: tl.constexpr, UPCAST: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """Output and log-sum-exp of one tile of queries of one camera."""
+    """Output of one tile of queries of one camera; of each its largest logit, and the inverse of its sum of exponentials.
+
+    Two numbers, where their log-sum-exp is one: its rounding would be an error of every weight in the backward pass.
+    """
     W3: tl.constexpr = LAYOUT.width3
     W2: tl.constexpr = LAYOUT.width2
     W1: tl.constexpr = LAYOUT.width1
@@ -143,17 +146,17 @@ def forward(
             y2 = _dot(p, load2(value, keys, seen, m2, LAYOUT.turn_value, LAYOUT), y2 * fade[:, None], UPCAST)
         if W1 > 0:
             y1 = _dot(p, load(value, keys, seen, W3 + W2, W1, ROW), y1 * fade[:, None], UPCAST)
-    # A row without any key: output 0, and an infinite log-sum-exp makes every weight of the backward pass 0.
+    # A row without any key: output 0, and every weight of the backward pass 0.
     empty = total == 0.0
-    share = 1.0 / tl.where(empty, 1.0, total)
+    share = tl.where(empty, 0.0, 1.0 / tl.where(empty, 1.0, total))
     if W3 > 0:
         store(out, rows, there, y3 * share[:, None], 0, W3, ROW)
     if W2 > 0:
         store(out, rows, there, y2 * share[:, None], W3, W2, ROW)
     if W1 > 0:
         store(out, rows, there, y1 * share[:, None], W3 + W2, W1, ROW)
-    logs = tl.where(empty, float("inf"), largest + tl.log2(tl.where(empty, 1.0, total)))
-    tl.store(lse + query_base + rows, logs, mask=there)
+    tl.store(normalizers + 2 * (query_base + rows), tl.where(empty, 0.0, largest), mask=there)
+    tl.store(normalizers + 2 * (query_base + rows) + 1, share, mask=there)
 
 
 @_jit
@@ -164,7 +167,7 @@ def _products(g, out, rows, keep, FIRST: tl.constexpr, WIDTH: tl.constexpr, ROW:
 
 @_jit(do_not_specialize=COUNTS)
 def backward_query(
-    query, key, value, out, lse, grad_out, grad_query, delta, key_mask, triplets, pairs, scale,
+    query, key, value, out, normalizers, grad_out, grad_query, delta, key_mask, triplets, pairs, scale,
     heads, cameras, per_camera, num_keys, num_extra, history,
     entries3, batch3, head3, entries2, batch2, head2,
     LAYOUT: tl.constexpr, MASKED: tl.constexpr, CAUSAL: tl.constexpr, UPCAST: tl.constexpr,
@@ -208,7 +211,8 @@ def backward_query(
         d += _products(g1, out, rows, there, W3 + W2, W1, ROW)
         dq1 = tl.zeros((BM, W1), tl.float32)
     tl.store(delta + query_base + rows, d, mask=there)
-    logs = tl.load(lse + query_base + rows, mask=there, other=float("inf"))
+    largest = tl.load(normalizers + 2 * (query_base + rows), mask=there, other=0.0)
+    share = tl.load(normalizers + 2 * (query_base + rows) + 1, mask=there, other=0.0)
     limit = _limit(camera, history, per_camera, num_keys, CAUSAL)
     for i in range(tl.cdiv(limit, BN) + tl.cdiv(num_extra, BN)):
         start, keys, seen = _key_tile(i, limit, num_keys, num_extra, BN)
@@ -228,7 +232,7 @@ def backward_query(
             k1 = load(key, keys, seen, W3 + W2, W1, ROW)
             s = _dot(q1, tl.trans(k1), s, UPCAST)
             dp = _dot(g1, tl.trans(load(value, keys, seen, W3 + W2, W1, ROW)), dp, UPCAST)
-        p = tl.exp2(s * scale - logs[:, None])
+        p = tl.exp2(s * scale - largest[:, None]) * share[:, None]
         if MASKED:
             seen_and_kept = seen & (tl.load(key_mask + keys, mask=seen, other=0) != 0)
             p = tl.where(seen_and_kept[None, :], p, 0.0)
@@ -253,7 +257,7 @@ def backward_query(
 
 @_jit(do_not_specialize=COUNTS)
 def backward_key(
-    query, key, value, lse, grad_out, delta, grad_key, grad_value, key_mask, triplets, pairs, scale,
+    query, key, value, normalizers, grad_out, delta, grad_key, grad_value, key_mask, triplets, pairs, scale,
     heads, cameras, per_camera, num_keys, num_extra, history,
     entries3, batch3, head3, entries2, batch2, head2,
     LAYOUT: tl.constexpr, MASKED: tl.constexpr, CAUSAL: tl.constexpr, UPCAST: tl.constexpr,
@@ -272,7 +276,7 @@ def backward_key(
     key_base = pair.to(tl.int64) * (num_keys + num_extra)
     query += query_base * ROW
     grad_out += query_base * ROW
-    lse += query_base
+    normalizers += 2 * query_base
     delta += query_base
     key += key_base * ROW
     value += key_base * ROW
@@ -320,7 +324,8 @@ def backward_key(
             within = i * BM + tl.arange(0, BM)
             rows = camera * per_camera + within
             live = within < per_camera
-            logs = tl.load(lse + rows, mask=live, other=float("inf"))
+            largest = tl.load(normalizers + 2 * rows, mask=live, other=0.0)
+            share = tl.load(normalizers + 2 * rows + 1, mask=live, other=0.0)
             d = tl.load(delta + rows, mask=live, other=0.0)
             s = tl.zeros((BN, BM), tl.float32)
             dp = tl.zeros((BN, BM), tl.float32)
@@ -339,7 +344,7 @@ def backward_key(
                 g1 = load(grad_out, rows, live, W3 + W2, W1, ROW)
                 s = _dot(k1, tl.trans(q1), s, UPCAST)
                 dp = _dot(v1, tl.trans(g1), dp, UPCAST)
-            p = tl.where(visible[:, None], tl.exp2(s * scale - logs[None, :]), 0.0)
+            p = tl.where(visible[:, None], tl.exp2(s * scale - largest[None, :]) * share[None, :], 0.0)
             ds = (p * (dp - d[None, :])).to(query.dtype.element_ty)
             p = p.to(query.dtype.element_ty)
             if W3 > 0:
