@@ -176,7 +176,7 @@ class TileWalk:
         """The queries in hand."""
         return slice(self._cameras.start * self._per_camera, self._cameras.stop * self._per_camera)
 
-    def by_run(self, name: str, rows: int | None = None) -> "ByRun":
+    def by_run(self, name: str, rows: int | None = None) -> ByRun:
         """Memory for all queries in hand, a contiguous piece [h, D, P] for each run; or [h, rows, P]."""
         heads = self.heads.stop - self.heads.start
         rows = self._call.key.shape[-1] if rows is None else rows
@@ -196,7 +196,7 @@ class TileWalk:
             target.copy_(self.buffer("untransposed", *source.shape).copy_(source).mT)
         return rows
 
-    def queries(self, x: Tensor, name: str = "query", side: str = "q") -> "ByRun":
+    def queries(self, x: Tensor, name: str = "query", side: str = "q") -> ByRun:
         """Queries, or the output's gradient, under the left maps: [h, D, P] of each run."""
         rows = self._rows(x, self.queries_in_hand, "raw_queries")
         if side in self._plan.acts_on:
@@ -206,7 +206,7 @@ class TileWalk:
         pieces.read(rows)
         return pieces
 
-    def joined(self, pieces: "ByRun", name: str) -> Tensor:
+    def joined(self, pieces: ByRun, name: str) -> Tensor:
         """What stands run by run, side by side: [h, rows, N] of the queries in hand."""
         return pieces.write(self.buffer(name, *pieces.shape_joined))
 
@@ -324,7 +324,7 @@ class TileWalk:
         for part, grad in enumerate((grad_key, grad_value)):
             rows = whole[part]
             if self._tile.has_cameras and self._is_active(part):
-                rows = self.buffer("raw_keys", *rows.shape).zero_()
+                rows = self.buffer("raw_keys", *rows.shape)
                 self._maps.once_back(whole[part], rows, self.heads, self._tile.tokens.start)
                 self._maps.put_grouped(taken[part], rows)
             grad[self.clip, self.heads, self._tile.tokens].mT.copy_(rows)
