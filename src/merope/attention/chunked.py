@@ -15,7 +15,10 @@ from torch.utils.checkpoint import checkpoint
 
 from merope.attention.tiled import TILED_DTYPES, tiled_attention, why_not_tiled
 from merope.attention.visibility import seen_by_cameras, seen_by_extra, seen_by_first
-from merope.operators import Band, Block, CameraOperator, apply_block
+from merope.operators import Band, Block, CameraOperator, apply_to_planes
+
+Planes = tuple[Tensor, ...]
+"""A band's channels, [B, H, N, M, copies] for each coordinate of its blocks."""
 
 
 def reads_token_last(operator: CameraOperator, like: Tensor) -> bool:
@@ -197,9 +200,9 @@ class _Transformed:
         pieces = []
         for x, band in zip(self.bands, self.operator.bands, strict=True):
             if self.active and band.grouped and band.right is not None:
-                pieces.append(_per_camera(x, band, first, last))
+                pieces += _per_camera(x, band, first, last)
             else:
-                pieces.append(x[:, :, None].flatten(-3).expand(-1, -1, last - first, -1, -1))
+                pieces += [plane[:, :, None].flatten(-2).expand(-1, -1, last - first, -1, -1) for plane in x]
         joined = torch.cat(_same_dtype(pieces), dim=-1)
         if self.extra is not None:
             extra = self.extra[:, :, None].expand(-1, -1, last - first, -1, -1).to(joined.dtype)
@@ -237,46 +240,51 @@ def _compute_dtype(query: Tensor) -> torch.dtype:
     return query.dtype
 
 
-def _split(x: Tensor, operator: CameraOperator) -> list[Tensor]:
-    """Channels in the paper's order to planar bands, [B, H, N, size, M, copies] each."""
+def _split(x: Tensor, operator: CameraOperator) -> list[Planes]:
+    """Channels in the paper's order to the planes of each band."""
     bands = x.split([band.width for band in operator.bands], dim=-1)
     return [
-        x_band.unflatten(-1, (band.num_blocks, band.copies, band.size)).movedim(-1, -3).contiguous()
+        x_band.unflatten(-1, (band.num_blocks, band.copies, band.size))
+        .movedim(-1, -3)
+        .contiguous()
+        .unbind(-3)
         for x_band, band in zip(bands, operator.bands, strict=True)
     ]
 
 
-def _split_planar(x: Tensor, operator: CameraOperator) -> list[Tensor]:
+def _split_planar(x: Tensor, operator: CameraOperator) -> list[Planes]:
     bands = x.split([band.width for band in operator.bands], dim=-1)
     return [
-        x_band.unflatten(-1, (band.size, band.num_blocks, band.copies))
+        x_band.unflatten(-1, (band.size, band.num_blocks, band.copies)).unbind(-3)
         for x_band, band in zip(bands, operator.bands, strict=True)
     ]
 
 
-def _join(bands: list[Tensor]) -> Tensor:
-    return torch.cat(_same_dtype([band.flatten(-3) for band in bands]), dim=-1)
+def _join(bands: list[Planes]) -> Tensor:
+    # One cat of all planes: of a cat of cats a compiler makes copies.
+    return torch.cat(_same_dtype([plane.flatten(-2) for planes in bands for plane in planes]), dim=-1)
 
 
-def _paper_order(bands: list[Tensor]) -> Tensor:
-    return torch.cat(_same_dtype([band.movedim(-3, -1).flatten(-3) for band in bands]), dim=-1)
+def _paper_order(bands: list[Planes]) -> Tensor:
+    return torch.cat(_same_dtype([torch.stack(planes, dim=-1).flatten(-3) for planes in bands]), dim=-1)
 
 
 def _unsqueezed(axis: int) -> Callable[[Tensor], Tensor]:
     return lambda tensor: tensor.unsqueeze(axis)
 
 
-def _once(x: Tensor, block: Block | None, *, transpose: bool = False) -> Tensor:
+def _once(planes: Planes, block: Block | None, *, transpose: bool = False) -> Planes:
     """Apply a per-token block; a factor may serve a run of tokens."""
     if block is None:
-        return x
-    spread = x.unflatten(2, (block.entries(2), -1))  # [B, H, E, span, size, M, copies]
-    return apply_block(block.map_tensors(_unsqueezed(3)), spread, transpose=transpose).flatten(2, 3)
+        return planes
+    spread = [plane.unflatten(2, (block.entries(2), -1)) for plane in planes]  # [B, H, E, span, M, copies]
+    turned = apply_to_planes(block.map_tensors(_unsqueezed(3)), spread, transpose=transpose)
+    return tuple(plane.flatten(2, 3) for plane in turned)
 
 
-def _per_camera(x: Tensor, band: Band, first: int, last: int) -> Tensor:
-    """A grouped band for some query cameras, [B, H, G, N, width] planar."""
+def _per_camera(planes: Planes, band: Band, first: int, last: int) -> list[Tensor]:
+    """A grouped band for some query cameras, [B, H, G, N, M * copies] for each plane."""
     assert band.right is not None
     block = band.right.map_tensors(lambda tensor: tensor[:, :, first:last].unsqueeze(4))
-    spread = x.unflatten(2, (band.right.entries(3), -1))[:, :, None]
-    return apply_block(block, spread).flatten(3, 4).flatten(-3)
+    spread = [plane.unflatten(2, (band.right.entries(3), -1))[:, :, None] for plane in planes]
+    return [plane.flatten(3, 4).flatten(-2) for plane in apply_to_planes(block, spread)]

@@ -9,6 +9,7 @@ from merope.operators.blocks import (
     Rotate3,
     TensorMap,
     apply_block,
+    apply_to_planes,
 )
 from merope.operators.operator import Band, CameraOperator
 
@@ -23,4 +24,5 @@ __all__ = [
     "Rotate3",
     "TensorMap",
     "apply_block",
+    "apply_to_planes",
 ]

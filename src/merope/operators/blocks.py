@@ -45,8 +45,12 @@ class Block(Protocol):
 
 def apply_block(block: Block, x: Tensor, *, transpose: bool = False) -> Tensor:
     """A block on planar channels ``[..., size, M, copies]``; factors broadcast over the leading axes."""
-    numbers = [number[..., None] for number in block.numbers()]
-    return torch.stack(list(block.combine(numbers, x.unbind(-3), transpose=transpose)), dim=-3)
+    return torch.stack(list(apply_to_planes(block, x.unbind(-3), transpose=transpose)), dim=-3)
+
+
+def apply_to_planes(block: Block, planes: Tensors, *, transpose: bool = False) -> Tensors:
+    """`apply_block` on the ``size`` planes ``[..., M, copies]``, each by itself."""
+    return block.combine([number[..., None] for number in block.numbers()], planes, transpose=transpose)
 
 
 def _tensors_mapped(block: Any, function: TensorMap) -> Any:
