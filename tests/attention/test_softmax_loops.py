@@ -94,3 +94,20 @@ def test_gradients_of_logits(dtype):
     differentiate(logits.numpy(), d_weights.numpy(), lse.numpy(), sums.numpy(), 5)
     torch.testing.assert_close(logits, weights, rtol=0, atol=20 * CLOSE[dtype])
     torch.testing.assert_close(d_weights, expected, rtol=0, atol=60 * CLOSE[dtype])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_no_weight_is_above_one(dtype):
+    # A logit of 1e10, multiplied out in another order, can be a thousand above the log-sum-exp of the forward pass.
+    logits = torch.tensor([[[1e3, 88.5, 709.9, 1e10, math.nan, -1.0]]], dtype=dtype)
+    gradients = torch.ones_like(logits)
+    differentiate(
+        logits.numpy(),
+        gradients.numpy(),
+        np.zeros((1, 1), logits.numpy().dtype),
+        np.zeros((1, 1), logits.numpy().dtype),
+        0,
+    )
+    assert logits.flatten()[:4].tolist() == [1, 1, 1, 1]
+    assert logits[0, 0, 4].isnan()
+    assert logits[0, 0, 5].item() == pytest.approx(math.exp(-1))

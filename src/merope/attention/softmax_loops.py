@@ -42,7 +42,7 @@ def _power_of_two(context, shifted):
 
 
 def _exp(x):
-    """exp(x) of a number that is not positive, in its own precision; NaN stays NaN."""
+    """exp(x) of a number below 88 (float32) or 709 (float64), in its own precision; NaN stays NaN."""
     raise NotImplementedError("only called from compiled loops")
 
 
@@ -87,7 +87,7 @@ def soften(logits, out, top, total, is_first):
 
     ``top`` and ``total`` [h, 1, P] are the largest logit so far and the sum of weights, ``out`` [h, D, P] the output so far;
     in the first tile all three hold nothing yet and ``out`` is left alone. A column without a finite logit has weights of
-    zero. NaN is passed over in the maximum and comes out of the exponential.
+    zero. A NaN may hide others of its column in the maximum, and comes out of the exponential.
     """
     largest = np.empty(logits.shape[2], logits.dtype)
     least = logits.dtype.type(np.finfo(logits.dtype).min)
@@ -101,6 +101,7 @@ def soften(logits, out, top, total, is_first):
         for t in range(0, whole, 4):
             _largest_of_four(logits[h, t], logits[h, t + 1], logits[h, t + 2], logits[h, t + 3], largest)
         for t in range(whole, logits.shape[1]):
+            # What is left of four: itself four times.
             _largest_of_four(logits[h, t], logits[h, t], logits[h, t], logits[h, t], largest)
         if is_first:
             sums[:] = 0
@@ -148,7 +149,10 @@ def differentiate(logits, d_weights, lse, delta, first):
 
 @compiled(nogil=True, error_model="numpy", fastmath={"contract"})
 def _differentiate_row(logits, d_weights, lse, delta):
+    nothing = logits.dtype.type(0)
     for t in range(len(logits)):
-        weight = _exp(logits[t] - lse)
+        # No weight is above 1, but huge logits are multiplied out in another order than forward, and may be above their sum.
+        x = logits[t] - lse
+        weight = _exp(nothing if x > 0 else x)
         logits[t] = weight
         d_weights[t] = (d_weights[t] - delta) * weight

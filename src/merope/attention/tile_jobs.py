@@ -7,7 +7,8 @@ each operation would wait for each other fifty times per query camera.
 import os
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -66,16 +67,22 @@ def run_in_parallel(
         torch.set_num_threads(each)
         drain()
 
-    helping = [_helpers().submit(help_out) for _ in range(workers - 1)]
+    helping: list[Future[None]] = []
+    failures: list[BaseException | None] = []
     try:
+        # While Python shuts down nobody helps any more, and the caller does it all.
+        with suppress(RuntimeError):
+            helping += (_helpers().submit(help_out) for _ in range(workers - 1))
         torch.set_num_threads(each)
         drain()
     finally:
-        # Of what raises here the helpers take up nothing more; who has not begun never will.
-        jobs.clear()
-        failures = [helper.exception() for helper in helping if not helper.cancel()]
-        # Threads that torch has yet to meet begin with the last count set, too.
-        torch.set_num_threads(threads)
+        try:
+            # Of what raises here the helpers take up nothing more; who has not begun never will.
+            jobs.clear()
+            failures += (helper.exception() for helper in helping if not helper.cancel())
+        finally:
+            # Threads that torch has yet to meet begin with the last count set, too.
+            torch.set_num_threads(threads)
     for failure in failures:
         if failure is not None:
             raise failure
@@ -112,9 +119,13 @@ def _jobs(call: TileCall, memory_budget: int, threads: int, backward: bool) -> t
         for first in range(0, heads, step)
     ]
     # One core is often slower than another: what comes last is cut small, so that they end together.
-    whole = len(groups) - workers if workers > 1 else len(groups)
+    num_whole = len(groups) - workers if workers > 1 else len(groups)
     jobs = deque[Job]()
     for number, group in enumerate(groups):
-        cuts = [cameras * share // shares for share in range(shares + 1)] if number >= whole else [0, cameras]
+        cuts = (
+            [cameras * share // shares for share in range(shares + 1)]
+            if number >= num_whole
+            else [0, cameras]
+        )
         jobs.extend(Job(*group, range(first, last)) for first, last in pairwise(cuts))
     return jobs, workers

@@ -85,6 +85,7 @@ class ByRun:
         first = runs[0].start
         self._runs = runs
         self.shape_joined = heads, rows, runs[-1].stop - first
+        # Runs of one length, the rule, are copied as one.
         self._alike = None
         if len({run.stop - run.start for run in runs}) == 1:
             self._alike = memory.view(len(runs), heads, rows, -1)
@@ -122,7 +123,7 @@ class ByRun:
 
 
 class TileWalk:
-    """One thread's way through its heads, tiles of keys and query cameras, and the buffers in hand."""
+    """The way of one thread: `start` takes heads and query cameras in hand, `load` a tile of their keys and values."""
 
     tiles: list[Tile]
 
@@ -173,7 +174,7 @@ class TileWalk:
 
     @property
     def queries_in_hand(self) -> slice:
-        """The queries in hand."""
+        """Those of the query cameras in hand, among all."""
         return slice(self._cameras.start * self._per_camera, self._cameras.stop * self._per_camera)
 
     def by_run(self, name: str, rows: int | None = None) -> ByRun:
@@ -223,10 +224,11 @@ class TileWalk:
     def load(self, tile: Tile) -> None:
         """Take a tile of keys and values in hand, under the maps that all query cameras share."""
         self._tile = tile
+        # Another job of the same heads finds the tile still in hand.
         loaded = self.clip, self.heads.start, self.heads.stop, tile.tokens.start
         if loaded == self._loaded:
             return
-        self._loaded = loaded
+        self._loaded = ()
         heads = self.heads.stop - self.heads.start
         self._turned = self.buffer("turned", 2, heads, self._call.key.shape[-1], tile.size)
         self._taken = self.buffer("taken", 2, heads, self._plan.grouped_width, tile.size)
@@ -238,6 +240,7 @@ class TileWalk:
                 self._maps.take_grouped(rows, self._taken[part])
             else:
                 self._turned[part].copy_(rows)
+        self._loaded = loaded
 
     def _is_active(self, part: int) -> bool:
         return self._active.start <= part < self._active.stop

@@ -75,6 +75,8 @@ def _attend(
     memory_budget: int,
 ) -> tuple[Tensor, Tensor]:
     result, lse = torch.empty_like(query), query.new_empty(query.shape[:-1])
+    if query.numel() == 0:
+        return result, lse
 
     def attend(walk: TileWalk) -> None:
         q, out = walk.queries(query), walk.by_run("out")
@@ -130,6 +132,8 @@ def _attend_backward(
     memory_budget: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     grad_query, grad_key, grad_value = (torch.empty_like(x) for x in (query, key, value))
+    if query.numel() == 0:
+        return grad_query, grad_key.zero_(), grad_value.zero_()
     # Sum of weights x their gradients. With y = L^T o and do = L dy it is dy . y, whatever L.
     delta = (grad * out).sum(-1)
 
