@@ -325,7 +325,7 @@ def buffers_of(views, monkeypatch, heads=2):
 def test_what_keys_and_values_take_does_not_grow_with_the_clip(monkeypatch):
     few, many = buffers_of(4, monkeypatch), buffers_of(24, monkeypatch)
     of_queries = {"query", "raw_queries", "untransposed", "out", "top", "total", "grad_out", "grad_query"}
-    of_queries |= {"joined", "joined_top", "joined_total"}
+    of_queries |= {"joined_top", "joined_total"}
     assert few.keys() == many.keys() >= of_queries
     for name in few.keys() - of_queries:
         assert many[name] == few[name], name

@@ -52,7 +52,7 @@ def numbers_in_hand(call: TileCall) -> int:
     per_camera = call.plan.num_queries // call.plan.num_query_cameras
     longest = min(keys, _TILE_TOKENS)
     of_keys = 2 * (channels + call.plan.grouped_width) * longest
-    return of_keys + min(per_camera * longest, _LOGITS) + 4 * channels * call.plan.num_queries
+    return of_keys + min(per_camera * longest, _LOGITS) + 3 * channels * call.plan.num_queries
 
 
 @dataclass(frozen=True)
@@ -197,11 +197,11 @@ class TileWalk:
             target.copy_(self.buffer("untransposed", *source.shape).copy_(source).mT)
         return rows
 
-    def queries(self, x: Tensor, name: str = "query", side: str = "q") -> ByRun:
-        """Queries, or the output's gradient, under the left maps: [h, D, P] of each run."""
+    def queries(self, x: Tensor, name: str = "query", side: str = "q", *, spare: str) -> ByRun:
+        """Queries, or the output's gradient, under the left maps: [h, D, P] of each run. Uses up the buffer ``spare``."""
         rows = self._rows(x, self.queries_in_hand, "raw_queries")
         if side in self._plan.acts_on:
-            raw, rows = rows, self.buffer("joined", *rows.shape)
+            raw, rows = rows, self.buffer(spare, *rows.shape)
             self._maps.left(raw, rows, self.heads, self.queries_in_hand.start)
         pieces = self.by_run(name)
         pieces.read(rows)

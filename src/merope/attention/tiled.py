@@ -79,7 +79,7 @@ def _attend(
         return result, lse
 
     def attend(walk: TileWalk) -> None:
-        q, out = walk.queries(query), walk.by_run("out")
+        q, out = walk.queries(query, spare="out"), walk.by_run("out")
         top, total = walk.by_run("top", rows=1), walk.by_run("total", rows=1)
         for tile in walk.tiles:
             walk.load(tile)
@@ -96,7 +96,7 @@ def _attend(
         lse[walk.clip, walk.heads, walk.queries_in_hand] = (
             tops.add_(sums.log()).masked_fill_(dead, math.inf).squeeze(1)
         )
-        walk.turn_back(walk.joined(out, "joined").div_(sums.masked_fill_(dead, 1)), result, "o")
+        walk.turn_back(walk.joined(out, "query").div_(sums.masked_fill_(dead, 1)), result, "o")
 
     call = TileCall(query, key, value, key_mask, factors, plan_of(description), causal_offset)
     run_in_parallel(attend, call, memory_budget)
@@ -138,7 +138,8 @@ def _attend_backward(
     delta = (grad * out).sum(-1)
 
     def differentiate(walk: TileWalk) -> None:
-        q, d_out = walk.queries(query), walk.queries(grad, "grad_out", side="o")
+        q = walk.queries(query, spare="grad_query")
+        d_out = walk.queries(grad, "grad_out", side="o", spare="grad_query")
         d_query = walk.by_run("grad_query")
         sums_of_queries = lse.numpy()[walk.clip, walk.heads], delta.numpy()[walk.clip, walk.heads]
         for tile in walk.tiles:
@@ -157,7 +158,7 @@ def _attend_backward(
                     _product(d_out[run], weights, 1.0, out=d_turned[1], more=n > 0)
                 walk.collect(d_turned, sums, camera)
             walk.store(sums, grad_key, grad_value)
-        walk.turn_back(walk.joined(d_query, "joined"), grad_query, "q")
+        walk.turn_back(walk.joined(d_query, "query"), grad_query, "q")
 
     call = TileCall(query, key, value, key_mask, factors, plan_of(description), causal_offset)
     run_in_parallel(differentiate, call, memory_budget, backward=True)
