@@ -159,8 +159,8 @@ def test_threads_change_nothing_and_leave_torch_s_count_alone(monkeypatch, only_
         torch.set_num_threads(before)
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-14)
+    # Which helpers come, and how many different ones over a forward and a backward pass, is the pool's business.
     assert set(counts.values()) == {1}
-    assert 1 <= len(counts) <= threads
 
 
 @pytest.mark.parametrize("where", ["the caller", "a helper"])
